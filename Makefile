@@ -10,7 +10,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo verify-demo test test-interop test-oracles mutants lint format docs docs-serve bench java postgresql clean
+.PHONY: help demo verify-demo test test-thorough test-interop test-oracles mutants lint format docs docs-serve bench java postgresql clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,11 @@ test: lint ## lint, check types and run all tests; ARGS="-k hive" goes to pytest
 	-@bash scripts/ensure_postgresql.sh
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
+test-thorough: ## what `make test` does in part: all cases of long sweeps, and properties with three times the examples
+	@bash scripts/setup.sh test
+	TAMIS_THOROUGH=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "(one_in or hypothesis) and not interop" $(ARGS)
+	TAMIS_THOROUGH=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/oracles $(ARGS)
+
 test-interop: ## compare with Delta and Iceberg on Spark, Spark Connect and the peers of benchmarks; skipped, with the reason, where Java or Maven cannot be had
 	@bash scripts/setup.sh interop
 	-@bash scripts/setup_iceberg_spark.sh
@@ -36,7 +41,7 @@ test-interop: ## compare with Delta and Iceberg on Spark, Spark Connect and the 
 	$(BIN)/python -m pytest -n 0 -m interop tests --ignore tests/interop $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m interop tests/interop $(ARGS)
 
-test-oracles: ## the property tests once more with EXAMPLES=120 examples each, four times what `make test` takes
+test-oracles: ## the property tests once more with EXAMPLES=120 examples each, twelve times what `make test` takes
 	@bash scripts/setup.sh test
 	TAMIS_HYPOTHESIS_PROFILE=long TAMIS_HYPOTHESIS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		tests/oracles tests/index/test_oracle.py tests/formats/delta/test_statistics_oracle.py \

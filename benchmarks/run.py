@@ -22,6 +22,7 @@ BENCHMARKS = (
     "iceberg",
     "iceberg_on_spark",
     "spark",
+    "spark_queries",
     "index",
     "pushdown",
 )

@@ -60,7 +60,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "src/tamis/formats/iceberg/deletes/deleted_rows.py": _ICEBERG,
     "src/tamis/formats/iceberg/deletes/deletes_index.py": _ICEBERG,
     "src/tamis/engines/duckdb/translate/functions.py::"
-    "_check_call,_OverloadNesting,_count_overload_levels,is_known,to_duckdb": _GATE,
+    "_check_call,_OverloadNesting,_count_overload_levels,find_translation,to_duckdb": _GATE,
     "src/tamis/engines/duckdb/translate/operators.py": (*_GATE, "tests/engines/duckdb/test_number_types.py"),
     "src/tamis/expr/bind.py": ("tests/expr/test_coerce.py",),
 }  # fmt: skip

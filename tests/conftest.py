@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from builders.effort import IS_THOROUGH
+
 _ON_SPARK = ("tests/engines/spark/", "tests/docs/test_spark_pages.py")
 """Tests that share one JVM, and so one process."""
 
@@ -20,7 +22,10 @@ _LONGEST = ("spark", "oracles", "duckdb", "query", "cli", "scan", "parquet")
 """Folders of tests that take long."""
 
 settings.register_profile(
-    "default", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "default",
+    max_examples=30 if IS_THOROUGH else 10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile(
     "long",
@@ -76,9 +81,21 @@ def _find_free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order slow tests first, so that all processes end at about the same time."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases of long sweeps, and order slow tests first, so that all processes end at about the same time."""
+    left_out = [] if IS_THOROUGH else [item for item in items if _is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     items.sort(key=lambda item: _LONGEST.index(folder) if (folder := item.path.parent.name) in _LONGEST else 99)
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    """Return whether a case of a sweep (`pytest.mark.one_in`) runs only in `make test-thorough`."""
+    mark = item.get_closest_marker("one_in")
+    if mark is None or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return False
+    return sum(item.callspec.indices.values()) % int(mark.args[0]) != 0
 
 
 @pytest.hookimpl(optionalhook=True)

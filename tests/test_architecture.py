@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import keyword
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import deltalake
 import pyarrow as pa
@@ -22,7 +24,7 @@ from builders.pyiceberg.tables import create_table, find_latest_metadata
 from tamis.cli.application import program
 from tamis.cli.commands import load_command
 from tamis.engines.duckdb.translate.calls import MACRO_PREFIX
-from tamis.engines.duckdb.translate.functions import MACROS
+from tamis.engines.duckdb.translate.functions import FUNCTIONS, MACROS
 
 SOURCE = Path(tamis.__file__).parent
 
@@ -155,7 +157,13 @@ def test_a_format_is_found_in_imports_and_texts() -> None:
 
 # What names a module in a string: public names that are imported on first use, jobs that run elsewhere, and PySpark's
 # modules, which differ between classic and Connect sessions.
-IMPORTS_BY_NAME = {"__init__.py", "formats/jobs.py", "engines/spark/worker.py", "engines/spark/sessions.py"}
+IMPORTS_BY_NAME = {
+    "__init__.py",
+    "parquet/__init__.py",
+    "formats/jobs.py",
+    "engines/spark/worker.py",
+    "engines/spark/sessions.py",
+}
 
 
 def test_no_import_hides_in_a_string() -> None:
@@ -233,7 +241,7 @@ def test_names_in_docstrings_exist() -> None:
     for path, tree in trees.items():
         known |= {*path.relative_to(SOURCE.parent).with_suffix("").parts} | find_names(tree)
     # Macros of the embedded engine have a prefix.
-    known |= {f"{MACRO_PREFIX}{name}" for name in MACROS}
+    known |= {f"{MACRO_PREFIX}{name}" for name in MACROS} | FUNCTIONS.keys()
     wrong = []
     for path, tree in trees.items():
         for line, text in find_texts(tree):
@@ -252,6 +260,8 @@ FOREIGN_PRIVATES = {
     "expr/sql/pipes.py",
     "formats/function_results.py",  # pyarrow's export to the C interface
 }
+# The name of cached rows on Spark's storage page, which only the JVM can set.
+FOREIGN_ATTRIBUTES = {"engines/spark/files_dataframe.py": {"_jsparkSession", "_jdf"}}
 # Values that the expression layer remembers on its own nodes.
 REMEMBERED = {"expr/evaluate.py": {"_evaluable"}, "expr/functions/table.py": {"_type", "_fallible"}}
 
@@ -285,7 +295,7 @@ def test_private_attributes_are_used_only_where_they_are_defined() -> None:
         name = path.relative_to(SOURCE).as_posix()
         own, used = find_private_attributes(parse_module(path))
         # Methods of named tuples, which are public.
-        allowed = own | REMEMBERED.get(name, set()) | {"_asdict", "_replace"}
+        allowed = own | REMEMBERED.get(name, set()) | FOREIGN_ATTRIBUTES.get(name, set()) | {"_asdict", "_replace"}
         if name not in FOREIGN_PRIVATES:
             wrong += [f"{name}:{node.lineno}: {ast.unparse(node)}" for node in used if node.attr not in allowed]
     assert not wrong
@@ -339,6 +349,35 @@ def test_public_attributes_of_what_people_hold() -> None:
     }  # fmt: skip
 
 
+def list_public_objects(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """Yield what a public module exports, with the exports of its public modules."""
+    for name in module.__all__:
+        found = getattr(module, name)
+        if isinstance(found, ModuleType):
+            yield from list_public_objects(found)
+        else:
+            yield f"{module.__name__}.{name}", found
+
+
+def list_functions(name: str, owner: object) -> Iterator[tuple[str, object]]:
+    """Yield a function itself, or the public methods and properties of a class, inherited ones included."""
+    if inspect.isfunction(owner):
+        yield name, owner
+    for each in sorted(list_public_names(owner)) if inspect.isclass(owner) else ():
+        found = inspect.getattr_static(owner, each)
+        found = getattr(found, "__func__", getattr(found, "fget", getattr(found, "func", found)))
+        if inspect.isfunction(found) and found.__module__.startswith("tamis"):
+            yield f"{name}.{each}", found
+
+
+def test_public_functions_and_methods_have_a_docstring() -> None:
+    owners = dict(list_public_objects(tamis))
+    functions = [each for name, owner in owners.items() for each in list_functions(name, owner)]
+    assert {"tamis.open", "tamis.Table.scan", "tamis.parquet.RowSelection.is_all"} <= {name for name, _ in functions}
+    classes = [(name, owner) for name, owner in owners.items() if inspect.isclass(owner) and owner is not object]
+    assert [name for name, each in [*classes, *functions] if not inspect.getdoc(each)] == []
+
+
 def test_help_describes_every_command_like_the_command_itself() -> None:
     for name, command in program.commands.items():
         assert command.get_short_help_str(100) == load_command(name).get_short_help_str(100)
@@ -370,6 +409,8 @@ HEAVY = {
     "tamis.formats.hive.table",
     "tamis.formats.iceberg.table",
     "tamis.index.store",
+    "tamis.parquet.pruner",
+    "tamis.parquet.inspection",
     "tamis.query",
 }
 # pyarrow imports pandas with the first Python value that it is given, unless that is prevented.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import shutil
 from collections.abc import Callable
 from inspect import getattr_static, isfunction, signature
 from pathlib import Path
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.errors import InvalidArgument, UnknownArgument
+from tamis.errors import InvalidArgument, TypeMismatch, UnknownArgument, UnsupportedFeature
 
 
 @pytest.fixture
@@ -22,6 +24,7 @@ def folder(tmp_path: Path) -> Path:
     partition = tmp_path / "hive" / "z=1"
     partition.mkdir(parents=True)
     pq.write_table(pa.table({"i": [1, 2], "f": [1.0, 2.0]}), partition / "0.parquet")
+    shutil.copytree(partition, tmp_path / "other" / "day=2024-01-01")
     return partition.parent
 
 
@@ -115,6 +118,30 @@ CALLS: dict[str, tuple[Call, str]] = {
         lambda at: tamis.connect().sql("SELECT 1", rules={"push_everything": True}),
         "no rule 'push_everything'. Rules: ",
     ),
+    "a near rule": (
+        lambda at: tamis.connect().sql("SELECT 1", rules={"push_limit_into_scans": True}),
+        r"no rule 'push_limit_into_scans'\. Did you mean 'push_limit_into_scan'\? Rules: ",
+    ),
+    "rules in a list": (
+        lambda at: tamis.connect().sql("SELECT 1", rules=["x"]),
+        r"rules= must be True, False, or a mapping of rules to True or False, as in \{.*\}, found \['x'\]",
+    ),
+    "a near format": (
+        lambda at: tamis.open(at, format="parqet"),
+        r"no table format 'parqet'\. Did you mean 'parquet'\? Formats: delta, ",
+    ),
+    "a near level": (
+        lambda at: tamis.open(at).scan(levels=["page"]),
+        r"no level 'page'\. Did you mean 'pages'\? Levels: partitions, ",
+    ),
+    "a near depth": (
+        lambda at: tamis.open(at).scan().plan("page"),
+        r"no depth 'page'\. Did you mean 'pages'\? Depths: files, ",
+    ),
+    "a near partition column": (
+        lambda at: tamis.open(at.parent / "other", partitioning={"dya": "date"}),
+        r"'dya', which is not a partition column\. Did you mean 'day'\? Partition columns: day",
+    ),
     "a rule by text": (
         lambda at: tamis.connect().sql("SELECT 1", rules={"push_limit_into_scan": "no"}),
         "the rule 'push_limit_into_scan' to True or False, found 'no'",
@@ -164,6 +191,7 @@ UNKNOWN: dict[str, tuple[Call, str]] = {
     ),
     "explain": (lambda at: tamis.connect().explain("SELECT 1", formt="json"), "did you mean format=?"),
     "index.build": (lambda at: tamis.index.build(at, to="x"), r"tamis.index.build\(\) .* did you mean location=\?"),
+    "the start of an argument": (lambda at: tamis.index.build(at, loc="x"), r"\(\) .* 'loc': did you mean location=\?"),
     "index.status": (lambda at: tamis.index.status(at, to="x"), "did you mean location=?"),
     "index.drop": (lambda at: tamis.index.drop(at, on="x"), "Arguments: uri, location, storage_options"),
     "delta.snapshot_info": (lambda at: tamis.delta.snapshot_info(at, versoin=1), "did you mean version=?"),
@@ -233,6 +261,24 @@ def test_an_unknown_argument_suggests_the_nearest_one(name: str, folder: Path) -
         call(folder)
     assert isinstance(caught.value, TypeError)
     assert isinstance(caught.value, tamis.TamisError)
+
+
+def test_python_itself_names_a_function_as_users_do() -> None:
+    with pytest.raises(TypeError, match=r"^tamis\.open\(\) missing 1 required positional argument: 'uri'$"):
+        tamis.open()  # type: ignore[call-arg]
+    assert tamis.open.__name__ == "open"
+    assert pickle.loads(pickle.dumps(tamis.open)) is tamis.open
+
+
+def test_the_type_of_a_partition_column_is_suggested(folder: Path) -> None:
+    with pytest.raises(TypeMismatch, match=r"no type 'strng'\. Did you mean 'string'\? Types: bigint, "):
+        tamis.open(folder, partitioning={"z": "strng"})
+
+
+@pytest.mark.parametrize("name", ["version", "timestamp", "snapshot_id", "ref"])
+def test_an_argument_that_a_folder_does_not_have_is_named(name: str, folder: Path) -> None:
+    with pytest.raises(UnsupportedFeature, match=f"^{name}= was given, .*: open it without {name}=$"):
+        tamis.open(folder, **{name: 1})
 
 
 def test_functions_keep_their_signatures() -> None:

@@ -20,6 +20,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.interop
 def test_quick_benchmarks_run_and_write_a_section_each(tmp_path: Path) -> None:
     results = tmp_path / "results.md"
     done = run("rewrite", "full_scan", "--quick", "--data", str(tmp_path / "data"), "--results", str(results))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import tamis
 from builders.delta.log import DeltaLog
 from builders.pyiceberg.tables import create_table, find_latest_metadata
-from tamis.errors import InvalidArgument, UnknownColumn, UnsupportedFeature, VersionNotFound
+from tamis.errors import ExpressionError, InvalidArgument, UnknownColumn, UnsupportedFeature, VersionNotFound
 
 ROWS = pa.table({"id": range(10), "day": [date(2024, 3, 1 + number // 5) for number in range(10)]})
 
@@ -89,7 +90,9 @@ def test_another_version_is_named_once(delta: Path, given: dict[str, Any]) -> No
 @pytest.mark.parametrize("format", ["delta", "iceberg", "hive"])
 def test_every_table_counts_shows_and_describes_itself(format: str, request: pytest.FixtureRequest) -> None:
     table = tamis.open(request.getfixturevalue(format))
-    assert table.count() == 10
+    assert (table.count(), table.count("id < 4"), table.count(where="id < 0")) == (10, 4, 0)
+    # Files that never change have a marker in place of a modification time, which is not shown.
+    assert "modified_ns" not in repr(table.scan().plan().tasks)
     assert table.head(3).to_arrow().num_rows == 3
     assert table.head().count() == 5
     assert table.refresh().count() == 10
@@ -106,7 +109,13 @@ def test_every_table_counts_shows_and_describes_itself(format: str, request: pyt
 def test_files_of_all_formats_have_the_same_columns(format: str, request: pytest.FixtureRequest) -> None:
     table = tamis.open(request.getfixturevalue(format))
     files = table.files()
-    assert files.column_names == ["path", "size", "num_records", *table.partition_columns]
+    assert files.column_names == ["path", "size", "num_records", "modified", *table.partition_columns]
+    assert files.schema.field("modified").type == pa.timestamp("us", "UTC")
+    # The manifests of Iceberg do not say when a file was written.
+    written = [None if format == "iceberg" else Path(path).stat().st_mtime for path in files["path"].to_pylist()]
+    found = [None if time is None else time.timestamp() for time in files["modified"].to_pylist()]
+    assert found == pytest.approx(written, abs=60)
+    assert table.scan("id < 3").plan().files.schema.field("modified").type == pa.timestamp("us", "UTC")
     if table.partition_columns:
         assert files.schema.field("day").type == pa.date32()
 
@@ -257,3 +266,45 @@ def test_properties_of_an_iceberg_table_choose_statistics(tmp_path: Path) -> Non
 def test_footers_have_statistics_of_all_columns(hive: Path) -> None:
     table = tamis.open(hive)
     assert (table.stats_column("min", "id"), table.stats_column("min", "day")) == ("lower:id", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("rows.csv", "CSV is not supported: convert the file to Parquet"), ("rows.json", "JSON is not supported"),
+     ("long.csv.gz", "CSV is not supported"), ("one.parqet", "Did you mean 'one.parquet'?")],
+)  # fmt: skip
+def test_other_files_and_misspelt_names_have_a_hint(tmp_path: Path, name: str, message: str) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "one.parquet")
+    for other in ("rows.csv", "rows.json"):
+        (tmp_path / other).write_text("a,b")
+    (tmp_path / "long.csv.gz").write_text("a,b" * 100)
+    with pytest.raises(tamis.TamisError, match=re.escape(message)):
+        tamis.open(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [("s ~ '^a'", "Write RLIKE"), ("s !~ '^a'", "Write NOT RLIKE"), ("f is nan", "Write isnan(x)"),
+     ("f is not nan", "NOT isnan(x)"), ("s = ‘a’", "Use straight quotes for a text: 'a'"),
+     ("s = “a b”", "Use straight quotes for a text")],
+)  # fmt: skip
+def test_syntax_of_others_in_a_filter_has_a_hint(tmp_path: Path, where: str, message: str) -> None:
+    pq.write_table(pa.table({"s": ["a"], "f": [1.0]}), tmp_path / "one.parquet")
+    with pytest.raises(ExpressionError, match=re.escape(message)):
+        tamis.open(tmp_path / "one.parquet").scan(where)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("to_pandas", "table.scan().to_pandas()"), ("columns", "table.schema.names"), ("filter", "table.scan('id < 5')"),
+     ("select", "table.scan(columns=['id'])"), ("limit", "table.scan(limit=5)")],
+)  # fmt: skip
+def test_methods_of_other_tables_say_what_to_write(tmp_path: Path, name: str, instead: str) -> None:
+    pq.write_table(pa.table({"id": [1, 7]}), tmp_path / "one.parquet")
+    table = tamis.open(tmp_path / "one.parquet")
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}': write {re.escape(instead)}$"):
+        getattr(table, name)
+    assert not hasattr(table, name)
+    eval(instead, {"table": table})
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        _ = table.nothing

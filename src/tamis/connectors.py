@@ -10,10 +10,12 @@ from tamis.expr.nodes import (
     FALSE,
     NULL,
     TRUE,
+    AnyExpr,
     Call,
     Column,
     Expr,
     Literal,
+    Name,
     and_,
     find_columns,
     not_,
@@ -23,7 +25,6 @@ from tamis.expr.nodes import (
     walk,
 )
 from tamis.expr.sql.printer import to_sql
-from tamis.query.connectors.column_ranges import ColumnRanges, ValueRange, column_ranges
 from tamis.query.connectors.connector import (
     Connector,
     Handle,
@@ -55,6 +56,7 @@ from tamis.query.plan.nodes import (
 )
 from tamis.query.plan.optimizer import Context, Rule
 from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
+from tamis.skipping.column_ranges import ColumnRanges, ValueRange, column_ranges
 
 __all__ = [
     "Connector",
@@ -86,7 +88,9 @@ __all__ = [
     "get_outputs",
     "Call",
     "Column",
+    "Name",
     "Expr",
+    "AnyExpr",
     "Literal",
     "FALSE",
     "NULL",

@@ -31,7 +31,7 @@ A message says in one line what is wrong, where, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from inspect import Parameter, getattr_static, signature
 from types import FunctionType
@@ -93,6 +93,19 @@ def make_argument_error(argument: str, expected: str, found: object) -> InvalidA
     return InvalidArgument(f"{argument} must be {expected}, found {add_article(type(found).__name__)}")
 
 
+def suggest_name(name: object, known: Iterable[str]) -> str:
+    """Return a sentence with the known name that is nearest to a wrong one; empty if none is near.
+
+    >>> suggest_name("page", ["files", "pages"]), suggest_name("x", ["files", "pages"])
+    (" Did you mean 'pages'?", '')
+    """
+    # Few calls fail, and it takes a while to import.
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(name).casefold(), list(known), 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
 def check_flags(**flags: object) -> None:
     """Raise if a flag is neither True nor False: any non-empty text is truthy, even 'no'."""
     for name, value in flags.items():
@@ -100,13 +113,13 @@ def check_flags(**flags: object) -> None:
             raise InvalidArgument(f"{name} must be True or False, found {value!r}")
 
 
-def make_missing_package_error(what: str, *packages: str, otherwise: str = "") -> MissingDependency:
-    """Return the error for optional packages that are not installed. It says how to install them.
+def make_missing_package_error(what: str, extra: str, *packages: str, otherwise: str = "") -> MissingDependency:
+    """Return the error for packages of an extra that are not installed. It says how to install them.
 
-    >>> str(make_missing_package_error("an Iceberg table", "pyiceberg", "polars"))
-    'an Iceberg table needs pyiceberg and polars: pip install pyiceberg polars'
+    >>> str(make_missing_package_error("an Iceberg table", "iceberg", "pyiceberg", "polars"))
+    "an Iceberg table needs pyiceberg and polars: pip install 'tamis[iceberg]'"
     """
-    return MissingDependency(f"{what} needs {' and '.join(packages)}: pip install {' '.join(packages)}{otherwise}")
+    return MissingDependency(f"{what} needs {' and '.join(packages)}: pip install 'tamis[{extra}]'{otherwise}")
 
 
 def format_count(count: int, noun: str) -> str:
@@ -182,6 +195,9 @@ class ParseError(ExpressionError):
 class UnknownColumn(ExpressionError):
     """A name that is not in the schema."""
 
+    is_partition_column = False
+    """Whether a partition column was expected, which the files of a table do not have."""
+
 
 class AmbiguousColumn(ExpressionError):
     """A name that matches several columns, which differ only by case."""
@@ -189,6 +205,9 @@ class AmbiguousColumn(ExpressionError):
 
 class TypeMismatch(ExpressionError):
     """Operands that cannot be compared or combined."""
+
+    failing_cast: str | None = None
+    """The cast of a text, in SQL, that fails unless an engine can read more texts as values of that type."""
 
 
 class FilterFormatError(ExpressionError):
@@ -319,6 +338,9 @@ def suggest_arguments(function_name: str) -> Callable[[Callable[_P, _R]], Callab
                 raise _make_unknown_argument_error(function_name, unknown, read_parameters())
             return function(*args, **kwargs)
 
+        if isinstance(function, FunctionType) and "." not in function.__qualname__:
+            # Python shows these names in help, and in errors about positional arguments.
+            call.__name__, function.__qualname__ = function_name.rpartition(".")[2], function_name
         return call
 
     return decorate
@@ -351,7 +373,9 @@ def _make_unknown_argument_error(function_name: str, name: str, parameters: list
         return UnknownArgument(f"{unknown}: call it without arguments")
     known = [each.name for each in parameters]
     aliases = [other for other, names in _OTHER_NAMES.items() if other in known and name in names]
-    meant = next(iter([name] if name in known else aliases or get_close_matches(name, known, 1)), None)
+    starting = [each for each in known if each.startswith(name)]
+    close = aliases or get_close_matches(name, known, 1) or (starting if len(starting) == 1 else [])
+    meant = next(iter([name] if name in known else close), None)
     by_position = [each.name for each in parameters if each.kind not in _KEYWORDS]
     hint = "."
     if meant is not None:

@@ -3,7 +3,7 @@
 `tamis.open(handler=…)` and `tamis.connect(handler=…)` accept an `ExpressionHandler` of one's own.
 """
 
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
+from tamis.expr.nodes import FALSE, NULL, TRUE, AnyExpr, Call, Column, Expr, Literal, Name
 from tamis.scan.planning.plan import FilteredBatch
 from tamis.skipping.handler import ArrowExpressionHandler, ExpressionHandler, PredicateEvaluator
 from tamis.skipping.predicate import SplitPredicate, split_predicate
@@ -17,7 +17,9 @@ __all__ = [
     "split_predicate",
     "Call",
     "Column",
+    "Name",
     "Expr",
+    "AnyExpr",
     "Literal",
     "FALSE",
     "NULL",

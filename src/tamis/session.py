@@ -25,10 +25,9 @@ from tamis.errors import (
     suggest_arguments,
     suggest_method_arguments,
 )
-from tamis.formats.catalogs import attach_catalog, is_catalog
 from tamis.formats.jobs import AUTO, LOCAL, SPARK, Engine, Planning, check_mode, get_job_engines
-from tamis.formats.open_source import open_source
-from tamis.formats.source import Versioned, is_single_file
+from tamis.formats.open_source import attach_catalog, is_catalog, open_source
+from tamis.formats.source import TABLE_FORMATS, Versioned
 from tamis.index.finding import find_index
 from tamis.io.storage_options import check_storage_options
 from tamis.skipping.handler import ExpressionHandler, check_handler
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from tamis.formats.source import TableSource
     from tamis.parquet.footer.leaves import Int96
     from tamis.query.catalog import Catalog
+    from tamis.query.connectors.memory_connector import FrameRows
     from tamis.query.policies import Policies, PolicySource
     from tamis.query.policies.protected_table import ProtectedTable
     from tamis.query.query import CompiledQuery, Query, Rules
@@ -183,9 +183,9 @@ class Session(_Answering[Answer]):
 
         with redact_opening_errors(uri, self._policies, self._principal):
             table = Table(open_table())
-        return protect_table(table, self._policies, self._principal, self._names_around)
+        return protect_table(table, self._policies, self._principal, self._find_names_around)
 
-    def _names_around(self, source: TableSource) -> Sequence[Sequence[str]]:
+    def _find_names_around(self, source: TableSource) -> Sequence[Sequence[str]]:
         """Return the names of registered tables that are this table, or contain it."""
         return self._catalog.find_enclosing_names(source) if "catalog" in self._catalog_of else ()
 
@@ -201,12 +201,16 @@ class Session(_Answering[Answer]):
 
     def register(self, name: str, table: Any) -> Session[Answer]:
         """Register a table under a name for SQL: an opened table, its URI, or rows that Arrow can read."""
+        if isinstance(table, str) and not isinstance(cast(object, name), str):
+            kind = add_article(type(name).__name__)
+            raise InvalidArgument(f"register takes the name first, found {kind}: c.register({table!r}, …)")
         if isinstance(table, str | os.PathLike):
             table = Table(self._open_source(table))
         from tamis.query.policies.protected_table import ProtectedTable, get_unprotected_source, list_policy_names
 
         if not isinstance(table, Table | ProtectedTable):
-            self._catalog.register_rows(name, table)
+            rows = None if self._spark_session is None else self._to_frame_rows(table)
+            self._catalog.register_rows(name, table if rows is None else rows)
             return self
         if isinstance(table, ProtectedTable) and self._policies is None:
             raise AccessDenied(f"{table.name} is under the policies of another session: register it there")
@@ -302,8 +306,24 @@ class Session(_Answering[Answer]):
             # Another thread may have made it meanwhile, and registered tables in it.
             if "catalog" not in self._catalog_of:
                 opener = _Opener(self._open_source, has_policies=self._policies is not None)
-                self._catalog_of["catalog"] = Catalog(opener)
+                # Under policies, queries reach registered tables alone.
+                find_frame = self._find_spark_table if self._spark_session and self._policies is None else None
+                self._catalog_of["catalog"] = Catalog(opener, find_frame)
             return self._catalog_of["catalog"]
+
+    def _to_frame_rows(self, frame: Any) -> FrameRows | None:
+        """Return a DataFrame of Spark for queries; None for any other object."""
+        from tamis.query.connectors.memory_connector import FrameRows
+        from tamis.query.engine import spark_queries
+
+        schema = spark_queries().find_frame_schema(frame)
+        return None if schema is None else FrameRows(frame, schema)
+
+    def _find_spark_table(self, parts: Sequence[str]) -> FrameRows | None:
+        from tamis.query.engine import spark_queries
+
+        frame = spark_queries().find_table(self._spark_session, parts)
+        return None if frame is None else self._to_frame_rows(frame)
 
     # --- SQL ----------------------------------------------------------------------------------------------------------
 
@@ -321,7 +341,7 @@ class Session(_Answering[Answer]):
         from tamis.query.query import Query
 
         if _is_duckdb(dialect):
-            found = self._duckdb_query(query, args, rules)
+            found = self._make_duckdb_query(query, args, rules)
             found.check()
             return cast(Answer, Query(found))
         try:
@@ -362,7 +382,7 @@ class Session(_Answering[Answer]):
         `args`, `rules` and `dialect` are those of `sql`.
         """
         if _is_duckdb(dialect):
-            found = self._duckdb_query(query, args, rules)
+            found = self._make_duckdb_query(query, args, rules)
             found.check()
             return found.explain(format)
         found = self._query(query, args, rules)
@@ -392,7 +412,7 @@ class Session(_Answering[Answer]):
             **self._spark_settings,
         )
 
-    def _duckdb_query(self, query: str, arguments: Arguments | None, rules: Rules) -> CompiledQuery:
+    def _make_duckdb_query(self, query: str, arguments: Arguments | None, rules: Rules) -> CompiledQuery:
         if self._spark_session is not None:
             raise InvalidArgument(
                 "dialect='duckdb' runs on the embedded engine, and this session runs its queries on Spark: register "
@@ -436,7 +456,7 @@ class _Opener:
             raise AccessDenied(
                 "a session with policies queries tables by their names, not by their locations: register the table"
             )
-        if not is_single_file(format):
+        if not TABLE_FORMATS[format].is_single_file:
             return self._open_source(path, format)
         # For `open` that is a single file; for queries, as in Spark, also a folder of files.
         source = self._open_source(path)

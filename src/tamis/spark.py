@@ -1,5 +1,7 @@
-"""Spark integration: scans as DataFrames, the data source `tamis`, and the files of a table as a DataFrame."""
+"""Spark integration: scans and the files of a table as DataFrames, the data source `tamis`, and the handler that
+evaluates expressions over metadata as Columns."""
 
-from tamis.engines.spark.register import register, ship
+from tamis.engines.spark.data_source import register, ship
+from tamis.engines.spark.handler import SparkExpressionHandler
 
-__all__ = ["register", "ship"]
+__all__ = ["SparkExpressionHandler", "register", "ship"]

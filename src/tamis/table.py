@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ from tamis.errors import (
 )
 from tamis.expr.builder import split_name
 from tamis.expr.names import resolve
-from tamis.expr.nodes import FALSE, NULL, TRUE, Column
+from tamis.expr.nodes import FALSE, NULL, TRUE, Name
 from tamis.formats.open_source import check_timestamp, open_source
 from tamis.formats.source import (
     LEVELS,
@@ -43,6 +43,9 @@ from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.predicate import Predicate
 from tamis.tuning import Tuning, check_tuning
 from tamis.types import is_ordered, type_name
+
+if TYPE_CHECKING:
+    from tamis.scan.verify import VerifyResult
 
 NUM_RECORDS = "num_records"
 
@@ -89,12 +92,30 @@ class TableDescription:
         return "\n".join([*lines, "columns", *(f"  {name:<16} {kind}" for name, kind in columns.items())])
 
 
+_ELSEWHERE = {
+    **{name: f"table.scan().{name}()" for name in ("to_arrow", "to_pandas", "to_polars", "to_batches", "to_reader")},
+    "to_duckdb": "table.scan().to_duckdb(connection)",
+    "to_spark": "table.scan().to_spark(spark)",
+    **dict.fromkeys(("filter", "where"), "table.scan('id < 5')"),
+    "select": "table.scan(columns=['id'])",
+    "columns": "table.schema.names",
+    "sql": "tamis.connect().register('t', table).sql('SELECT … FROM t')",
+    "limit": "table.scan(limit=5)",
+    "shape": "table.count() and table.schema.names",
+}
+"""What to write instead of attributes that tables of other libraries have."""
+
+
 @suggest_method_arguments("Table")
 class Table:
     """A table at one version. `tamis.open` opens it."""
 
     def __init__(self, source: TableSource) -> None:
         self._source = source
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = f": write {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+        raise AttributeError(f"'Table' object has no attribute {name!r}{hint}", name=name, obj=self)
 
     @property
     def name(self) -> str:
@@ -169,7 +190,7 @@ class Table:
         if not isinstance(column, str):
             raise make_argument_error("column", "the name of a column, as in 'a.b'", column)
         source, name = self._source, _STATISTICS[kind]
-        found = resolve(Column(split_name(column)), source.schema, source.name, "stats_column")
+        found = resolve(Name(split_name(column)), source.schema, source.name, "stats_column")
         is_flat = found.path in list_flat_paths(source.schema) and found.path[0] not in source.partition_columns
         has_values = found.type is not None and (name == "null_count" or is_ordered(found.type))
         may_lack = isinstance(source, HasStatisticsColumns) and not source.has_statistics(name, found)
@@ -220,9 +241,9 @@ class Table:
             )
         return self._source
 
-    def count(self) -> int:
-        """Return how many rows the table has, from metadata where that is enough."""
-        return self.scan().count()
+    def count(self, where: object = None) -> int:
+        """Return how many rows the table has, or for how many `where` is TRUE, from metadata where that is enough."""
+        return self.scan(where).count()
 
     def head(self, count: int = 5) -> Scan:
         """Return a scan of at most `count` rows, as `scan(limit=count)` does."""
@@ -247,14 +268,13 @@ class Table:
     def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> pa.Table:
         """Return all files of the table, or those that may hold a row for which `where` is TRUE. No file is opened.
 
-        Columns: `path`, `size`, `num_records` (null where unknown), and one for each of `partition_columns`.
+        Columns: `path`, `size`, `num_records` and `modified` (null where unknown), and one for each of
+        `partition_columns`. Delta records in its log when a file was modified, folders list it, Iceberg does not know.
         """
         predicate = get_planner(self.scan(where, levels=levels)).predicate
         listing = self._source.list_files(predicate, levels, with_rows=True)
         has_own = "num_records" in listing.files.column_names
-        found = describe_files(
-            listing.files, listing.partitions, None if has_own else listing.rows, source=self._source
-        )
+        found = describe_files(listing.files, None if has_own else listing.rows, source=self._source)
         # A constant filter has no column that a level could prune by.
         return found.slice(0, 0) if predicate.expr in (FALSE, NULL) else found
 
@@ -276,6 +296,17 @@ class Table:
         """
         source = self._source if tuning is None else self._source.with_tuning(check_tuning(tuning))
         return make_scan(source, ScanRequest.parse(where, columns, limit, levels))
+
+    def verify(self, where: object = None, columns: Sequence[str] | None = None) -> list[VerifyResult]:
+        """Scan with every combination of levels, and return the result of each run; the first is without pruning.
+
+        A run that returned other rows than the first has `same=False`. Nothing is cached but footers, so the rows are
+        read as many times as there are combinations, 64 for a Hive-style table.
+        """
+        # It imports DuckDB, which nothing else of a table needs.
+        from tamis.scan.verify import verify
+
+        return verify(self, where, columns)
 
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> Any:
         """Return the files of the table, with partition values and statistics, as a cached Spark DataFrame.

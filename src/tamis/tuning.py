@@ -68,6 +68,13 @@ class Tuning:
     """`refresh()` of a Delta table reads only new commits. If more commits than this follow the checkpoint that it
     began with, and there is a newer checkpoint, it starts again from that."""
 
+    max_cached_log_bytes: int = 512 * MIB
+    """The bytes of decoded Delta logs that a process caches, of all tables together."""
+
+    max_paths_checked_singly: int = 1000
+    """Up to this many paths are checked one by one for symbolic links out of a local table, in about two milliseconds;
+    for more, their folders are listed."""
+
     spark_planning_min_bytes: int = 32 * MIB
     """From this many bytes of metadata on, `planning="auto"` plans in executors. A checkpoint of 27 MiB, with 800,000
     files, took one process two seconds of one processor; a Spark job with new workers takes about as long to start."""
@@ -164,8 +171,8 @@ class Tuning:
 
     spark_page_min_bytes: int = 16 * MIB
     spark_page_max_share: float = 1 / 32
-    """If a filter leaves at most this share of at least this many bytes, Arrow tasks read single pages, and the columns
-    of the filter first. A native scan would read all columns of each remaining row group."""
+    """If a filter leaves row groups of at least this many bytes, and pages with at most this share of them, Arrow tasks
+    read these pages, and the columns of the filter first. A native scan would read more of each row group."""
 
     spark_few_files: int = 32
     spark_small_file_bytes: int = MIB
@@ -180,6 +187,10 @@ class Tuning:
     spark_max_local_footers: int = 4096
     """The footers of up to this many files are read in this process, to check whether a native scan supports them; if
     there are more files, executors read the footers."""
+
+    spark_max_deletion_bytes: int = 64 * MIB
+    """Native scans leave out deleted rows by a broadcast of their positions, of at most this size: about half a
+    kilobyte for each 4,096 rows with a deleted one. With more of them, Arrow tasks read the files with deleted rows."""
 
     # --- Building of statistics indexes ---
 

@@ -8,10 +8,11 @@ days for dates, a count of the type's unit since the epoch for timestamps (UTC) 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from tamis.errors import TypeMismatch, add_article
+from tamis.errors import TypeMismatch, add_article, suggest_name
 
 UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -172,7 +173,8 @@ def type_from_name(name: str) -> pa.DataType:
         raise TypeMismatch(f"no type {name!r}: a decimal has 1 to 38 digits and no larger scale")
     data_type = _TYPES_BY_NAME.get(_ALIASES.get(lowered, lowered))
     if data_type is None:
-        raise TypeMismatch(f"no type {name!r}. Types: {', '.join(sorted(_TYPES_BY_NAME))}, decimal(p,s)")
+        hint = suggest_name(name, [*_TYPES_BY_NAME, *_ALIASES])
+        raise TypeMismatch(f"no type {name!r}.{hint} Types: {', '.join(sorted(_TYPES_BY_NAME))}, decimal(p,s)")
     return data_type
 
 
@@ -196,6 +198,20 @@ def replace_view_types(data_type: pa.DataType) -> pa.DataType:
 
 def is_number(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type))
+
+
+def find_field_type(data_type: pa.DataType | None, path: Iterable[str]) -> pa.DataType | None:
+    """Return the type of a field inside of a struct type; None if the type is unknown or the field is missing."""
+    for name in path:
+        index = data_type.get_field_index(name) if data_type is not None and pa.types.is_struct(data_type) else -1
+        data_type = data_type.field(index).type if data_type is not None and index >= 0 else None
+    return data_type
+
+
+def is_list(data_type: pa.DataType) -> bool:
+    """Return whether a type is a list of any kind."""
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_(data_type) for is_ in kinds)
 
 
 def is_text(data_type: pa.DataType) -> bool:
@@ -227,21 +243,33 @@ def is_ordered(data_type: pa.DataType) -> bool:
     )
 
 
-def decimal_digits(data_type: pa.DataType) -> tuple[int, int]:
+def count_decimal_digits(data_type: pa.DataType) -> tuple[int, int]:
     """Return the precision and scale of a decimal that holds every value of a decimal or integer type.
 
-    >>> decimal_digits(pa.decimal128(10, 2)), decimal_digits(pa.int8()), decimal_digits(pa.uint64())
+    >>> count_decimal_digits(pa.decimal128(10, 2)), count_decimal_digits(pa.int8()), count_decimal_digits(pa.uint64())
     ((10, 2), (3, 0), (20, 0))
     """
     if pa.types.is_decimal(data_type):
         return data_type.precision, data_type.scale
-    return len(str(integer_range(data_type)[1])), 0
+    return len(str(get_integer_range(data_type)[1])), 0
 
 
-def integer_range(data_type: pa.DataType) -> tuple[int, int]:
+def find_common_number_type(numbers: Sequence[pa.DataType]) -> pa.DataType | None:
+    """Return the type in which numbers of several types compare: double for any float; None if none holds them all."""
+    if any(map(pa.types.is_floating, numbers)):
+        return DOUBLE
+    if all(map(pa.types.is_integer, numbers)):
+        return pa.decimal128(20, 0) if any(map(pa.types.is_uint64, numbers)) else LONG
+    digits = [count_decimal_digits(each) for each in numbers]
+    scale = max(scale for _, scale in digits)
+    precision = max(precision - its_scale for precision, its_scale in digits) + scale
+    return pa.decimal128(precision, scale) if precision <= 38 else None
+
+
+def get_integer_range(data_type: pa.DataType) -> tuple[int, int]:
     """Return the smallest and the largest value of an integer type.
 
-    >>> integer_range(pa.int8()), integer_range(pa.uint8())
+    >>> get_integer_range(pa.int8()), get_integer_range(pa.uint8())
     ((-128, 127), (0, 255))
     """
     bits = data_type.bit_width
@@ -262,7 +290,7 @@ def can_hold_numbers(table_type: pa.DataType, file_type: pa.DataType) -> bool:
     if scale < 0:
         return False
     if pa.types.is_integer(file_type):
-        smallest, largest = integer_range(file_type)
+        smallest, largest = get_integer_range(file_type)
     else:
         largest = 10 ** (file_type.precision - scale) - 1
         smallest = -largest
@@ -270,7 +298,7 @@ def can_hold_numbers(table_type: pa.DataType, file_type: pa.DataType) -> bool:
         exact = 2 ** {16: 11, 32: 24, 64: 53}[table_type.bit_width]
         return scale == 0 and -exact <= smallest and largest <= exact
     if pa.types.is_integer(table_type):
-        lowest, highest = integer_range(table_type)
+        lowest, highest = get_integer_range(table_type)
         return scale == 0 and lowest <= smallest and largest <= highest
     limit = 10 ** (table_type.precision - table_type.scale)
     return bool(scale <= table_type.scale and largest < limit)
@@ -281,7 +309,7 @@ SIGNED_TYPES = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint6
 
 
 def is_formatted_differently(data_type: pa.DataType | None) -> bool:
-    """Whether Spark and DuckDB format values of a type differently."""
+    """Return whether Spark and DuckDB format values of a type differently."""
     return data_type is not None and (pa.types.is_floating(data_type) or pa.types.is_timestamp(data_type))
 
 

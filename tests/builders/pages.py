@@ -6,7 +6,8 @@ A page is Markdown. All its blocks run in order, in one folder and one namespace
 - ```sh runs its lines that begin with `tamis`; other lines (`make`, `pip`, `git`) are not run.
 - ```console runs each line after `$ ` and compares the lines below it.
 - ```text is compared with what the block before it printed, if `<!-- exact -->` stands above it.
-- ```py is not run, but must be valid Python. Neither is a block below `<!-- not run: reason -->`.
+- A block below `<!-- not run: reason -->` is not run, but must be valid Python.
+- The bucket `s3://lake` is the folder of the page. A REST catalog at `CATALOG_URI` has the tables of its `warehouse`.
 
 An output may leave out lines with `…` on a line of its own. Sizes, versions of writers and the width of columns are not
 compared, because they depend on the versions of other libraries. The folder of the page is `/data` in an output.
@@ -28,7 +29,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
+from builders.servers.iceberg_rest import RestServer
 from builders.values.functions import restore_functions
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +104,7 @@ def uses_spark(page: Path) -> bool:
 
 def is_runnable(page: Path) -> bool:
     """Return whether the page has a block that can be run, or be checked."""
-    return bool(read_blocks(page, "python", "py", "sh", "console"))
+    return bool(read_blocks(page, "python", "sh", "console"))
 
 
 # --- Running ----------------------------------------------------------------------------------------------------------
@@ -122,9 +125,9 @@ def run_page(page: Path, folder: Path) -> list[Mismatch]:
     module = ModuleType("page")
     sys.modules["page"] = module  # dataclasses look for the module of their class
     printed = ""
-    with contextlib.chdir(folder), restore_functions():
+    with contextlib.chdir(folder), restore_functions(), _serve(folder):
         for block in read_blocks(page):
-            if block.language == "py" or (block.language == "python" and not block.is_run):
+            if block.language == "python" and not block.is_run:
                 _compile(block, page)
             elif not block.is_run:
                 continue
@@ -144,6 +147,22 @@ def run_page(page: Path, folder: Path) -> list[Mismatch]:
     if os.environ.get("TAMIS_UPDATE_PAGES"):
         _update(page, [each for each in found if "…\n" not in each.expected])
     return found
+
+
+@contextlib.contextmanager
+def _serve(folder: Path) -> Iterator[None]:
+    """Serve the folder of a page as a bucket, and its warehouse as a REST catalog."""
+    with RestServer("token", buckets={"lake": folder}, warehouse=folder / "warehouse") as server:
+        settings = {
+            "AWS_ENDPOINT_URL": server.uri,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "CATALOG_URI": server.uri,
+            "CATALOG_TOKEN": "token",
+            "NO_PROXY": "127.0.0.1",
+        }
+        with mock.patch.dict(os.environ, settings):
+            yield
 
 
 def _update(page: Path, mismatches: list[Mismatch]) -> None:

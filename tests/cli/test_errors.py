@@ -15,7 +15,7 @@ from tamis.cli import options
 from tamis.cli.application import program
 from tamis.cli.errors import show_unexpected_error
 from tamis.errors import CorruptFile
-from tamis.formats.source import list_levels
+from tamis.formats.source import TABLE_FORMATS
 from tamis.scan.scan import Scan
 
 
@@ -180,8 +180,8 @@ def test_failed_verification_names_the_subset(monkeypatch: pytest.MonkeyPatch) -
     lines = result.stdout.splitlines()
     assert [line.split()[-1] for line in lines[1:5]] == ["same", "same", "same", "DIFFERENT"]
     # Only combinations that differ have a line.
-    assert sum(line.endswith("DIFFERENT") for line in lines) == 2 ** (len(list_levels("hive")) - 1)
-    assert sum(line.endswith("same") for line in lines) == len(list_levels("hive"))
+    assert sum(line.endswith("DIFFERENT") for line in lines) == 2 ** (len(TABLE_FORMATS["hive"].levels) - 1)
+    assert sum(line.endswith("same") for line in lines) == len(TABLE_FORMATS["hive"].levels)
     expected = "tamis: the scan with row_groups on returned 889 rows, expected 900 (without pruning)"
     assert result.stderr.startswith(expected)
     as_json = run("verify", "orders", "--json")
@@ -232,3 +232,20 @@ def test_verify_refuses_a_nondeterministic_filter() -> None:
     (line,) = result.stderr.splitlines()
     assert "not deterministic" in line
     assert "rand()" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sql", "SELECT cout(*) FROM orders", "orders"], "DuckDB's functions run with --dialect duckdb"),
+        (["sql", "SELECT * FROM read_parquet('a.parquet')"],
+         "Write parquet.`a.parquet`, or pass its URI after the query, or --table NAME=URI"),
+        (["sql", "--dialect", "duckdb", "SELECT * FROM read_parquet('a.parquet')"],
+         "but not files: pass their URIs after the query, or --table NAME=URI"),
+        (["history", "orders"], "a hive table has no versions, so it has no history"),
+    ],
+)  # fmt: skip
+def test_advice_is_for_the_command_line(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.endswith(f"{message}\n")

@@ -15,7 +15,7 @@ from builders.commands import run_on_terminal
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
 from tamis.cli.application import program
-from tamis.formats.source import list_levels
+from tamis.formats.source import TABLE_FORMATS
 from tamis.scan.verify import list_level_subsets
 
 Run = Callable[..., Result]
@@ -91,19 +91,18 @@ def test_manifests_are_a_level_of_a_plan(table: IcebergFolder, run: Run) -> None
     assert "moved: the metadata records 's3://bucket/t'" in plan["levels"][0]["note"]
 
 
-def test_O1_verify_calls_one_combination_of_levels_all(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert len(list_level_subsets(list_levels("iceberg"))) == 128
+def test_O1_verify_calls_one_combination_of_levels_all(tmp_path: Path, run: Run) -> None:
+    levels = TABLE_FORMATS["iceberg"].levels
+    assert len(list_level_subsets(levels)) == 128
     # None, each alone, all but one, all.
-    monkeypatch.setattr("tamis.scan.verify.MAX_LEVELS_FOR_ALL_SUBSETS", 1)
+    assert [len(subset) for subset in list_level_subsets(levels, max_for_all=6)] == [0, *[1] * 7, *[6] * 7, 7]
     made = IcebergFolder(tmp_path / "t", [field(1, "id", "long")])
     made.commit(made.data_file("1.parquet", pa.table({"id": [1, 2]})))
     lines = run("verify", made.folder, "--where", "id = 1").output.splitlines()
     assert [line.split("  ")[0] for line in lines[1:-2]] == [
         "no level", "partitions", "manifests", "files", "row_groups", "bloom", "pages", "dictionary", "all levels",
     ]  # fmt: skip
-    assert lines[-1] == "16 runs return the same 1 row"
+    assert lines[-1] == "128 runs return the same 1 row"
 
 
 def test_an_index_is_not_needed(table: IcebergFolder, run: Run) -> None:

@@ -44,7 +44,10 @@ def test_an_index_is_built_used_shown_and_dropped(root: Path) -> None:
     assert (again["files"], again["collected"], again["reused"], again["removed"]) == (4, 0, 4, 1)
     assert run(root, "index", "drop", "orders") == "dropped\n"
     assert json.loads(run(root, "index", "drop", "orders", "--json")) == {"dropped": False}
-    assert run(root, "index", "status", "orders") == f"no index at {location}\n"
+    for arguments in ((), ("--json",)):
+        missing = run_here("index", "status", "orders", *arguments, folder=root.parent)
+        assert (missing.exit_code, missing.stderr) == (1, "")
+        assert str(location) in missing.stdout
 
 
 def test_the_page_lists_the_keys_of_a_build(root: Path) -> None:

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 import tamis
 from tamis.cli.application import program
 from tamis.cli.terminal import count_fitting_columns
-from tamis.formats.source import list_levels
+from tamis.formats.source import TABLE_FORMATS
 
 Run = Callable[..., Result]
 
@@ -132,7 +132,7 @@ def test_verify_prints_a_line_for_each_level_and_for_all_together(run: Run) -> N
     assert lines[0].split() == ["levels", "rows", "files", "row_groups", "bytes", "read", "result"]
     assert lines[1].split()[:5] == ["no", "level", "20", "9", "45"]
     assert lines[8].split()[:5] == ["all", "levels", "20", "3", "1"]
-    assert [line.split()[0] for line in lines[2:8]] == list(list_levels("hive"))
+    assert [line.split()[0] for line in lines[2:8]] == list(TABLE_FORMATS["hive"].levels)
     assert all(line.endswith("same") for line in lines[1:9])
     assert lines[9:] == ["", "64 runs return the same 20 rows"]
     assert len({line.index("same") for line in lines[1:9]}) == 1
@@ -150,7 +150,7 @@ ODD = {
     "number": pa.array([math.nan, -math.inf, None]),
     "money": pa.array([Decimal("12345678901234567.10"), None, Decimal("0.00")], pa.decimal128(20, 2)),
     "bytes": pa.array([b"\x00\xff", b"", None]),
-    "moment": pa.array([datetime.datetime(2024, 3, 3, 12), None, None], pa.timestamp("us", "UTC")),
+    "created_at": pa.array([datetime.datetime(2024, 3, 3, 12), None, None], pa.timestamp("us", "UTC")),
     "list": pa.array([[1, None], [], None], pa.list_(pa.int64())),
     "struct": pa.array([{"a": "x\ty"}, None, {"a": None}], pa.struct({"a": pa.string()})),
     "two\twords": pa.array(["NULL", "\\N", None]),
@@ -166,7 +166,7 @@ def odd(in_folder: Path, tmp_path: Path) -> str:
 def test_lines_distinguish_null_from_every_string(run: Run, odd: str) -> None:
     lines = run("scan", odd).stdout.splitlines()
     assert lines == [
-        "text\tnumber\tmoney\tbytes\tmoment\tlist\tstruct\ttwo\\twords",
+        "text\tnumber\tmoney\tbytes\tcreated_at\tlist\tstruct\ttwo\\twords",
         "tab\\tline\\nback\\\\slash\tNaN\t12345678901234567.10\tX'00ff'\t2024-03-03T12:00:00Z\t[1, null]\t"
         '{"a": "x\\\\ty"}\tNULL',
         "\t-Infinity\t\\N\tX''\t\\N\t[]\t\\N\t\\\\N",
@@ -185,7 +185,7 @@ def test_json_is_valid_for_values_without_a_json_form(run: Run, odd: str) -> Non
         "number": "NaN",
         "money": Decimal("12345678901234567.10"),
         "bytes": "X'00ff'",
-        "moment": "2024-03-03T12:00:00Z",
+        "created_at": "2024-03-03T12:00:00Z",
         "list": [1, None],
         "struct": {"a": "x\ty"},
         "two\twords": "NULL",
@@ -221,7 +221,7 @@ def test_a_filter_that_is_repeated_means_both(run: Run) -> None:
     assert run("count", "orders", *both).stdout == "500\n"
     assert len(run("scan", "orders", *both).stdout.splitlines()) == 501
     assert len(run("files", "orders", *both).stdout.splitlines()) == 7
-    assert "id >= 100 AND region IN ('ap', 'us')" in run("plan", "orders", *both).stdout
+    assert "id >= 100 AND (region = 'ap' OR region = 'us')" in run("plan", "orders", *both).stdout
     assert "the same 500 rows" in run("verify", "orders", *both).stdout
 
 

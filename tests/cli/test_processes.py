@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.commands import ENVIRONMENT, PROGRAM, run_in_pipe, run_on_terminal, strip_colours
-from tamis.formats.source import list_levels
+from tamis.formats.source import TABLE_FORMATS
 
 
 def test_pipe_gets_plain_lines_even_where_colours_are_forced(folder: Path) -> None:
@@ -130,7 +130,7 @@ def test_terminal_shows_the_verification_as_a_table(folder: Path) -> None:
     code, shown = run_on_terminal("verify", "orders", "--where", "id < 20", folder=folder)
     lines = strip_colours(shown).splitlines()
     assert code == 0
-    assert sum(line.split()[-1] == "same" for line in lines if line.strip()) == len(list_levels("hive")) + 2
+    assert sum(line.split()[-1] == "same" for line in lines if line.strip()) == len(TABLE_FORMATS["hive"].levels) + 2
     assert lines[-1] == "64 runs return the same 20 rows"
 
 

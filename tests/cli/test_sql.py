@@ -101,6 +101,8 @@ def test_a_terminal_shows_some_rows_and_says_so(in_folder: Path) -> None:
         (("SELECT 1 AS a, 2 AS a", "--json"), 1, "several columns are named 'a'"),
         (("SELECT * FROM orders", "elsewhere"), 1, "elsewhere"),
         (("SELECT ids FROM orders", "orders"), 1, "ids"),
+        (("SELECT 1", "t=orders"), 1, "nothing at 't=orders': to name a table in the query, write --table t=orders\n"),
+        (("SELECT 1", "t=nowhere"), 1, "t=nowhere': give the directory of a table"),
         (("SELECT 1", "--output-format", "csv"), 2, "--output-format requires --output"),
         (("SELECT 1", "--output", "x.csv", "--json"), 2, "exclude each other"),
         (("SELECT 1", "--table", "orders"), 2, "NAME=URI"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tamis.engines.local import LocalEngine
+from tamis.engines.jobs import LocalEngine
 from tamis.errors import InvalidArgument, MissingFile
 from tamis.formats.hive.tree import FUNCTION, list_directories_in
 from tamis.formats.jobs import Arguments, Item, Job, can_serialise, find_function, read_table, storage_to_arguments

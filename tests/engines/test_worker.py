@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,7 +14,7 @@ from tamis import errors
 from tamis.engines.spark import worker
 from tamis.engines.spark.jobs import balance_tasks, collect_results
 from tamis.engines.spark.sessions import translate_error
-from tamis.engines.spark.worker import DONE, JobRunner, error_from_bytes, error_to_bytes
+from tamis.engines.spark.worker import DONE, MAX_ROWS, JobRunner, error_from_bytes, error_to_bytes
 from tamis.errors import (
     CorruptFile,
     EngineError,
@@ -64,19 +65,17 @@ def test_X9_a_runner_is_pickled_as_names_and_text() -> None:
 
 def test_large_batches_are_sliced_and_empty_ones_keep_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = pa.schema([("a", pa.uint64()), ("d", pa.dictionary(pa.int8(), pa.string()))])
-    batch = pa.record_batch(
-        [pa.array([1, 2, 3], pa.uint64()), pa.array(["x", "y", None]).dictionary_encode().cast(schema.types[1])],
-        schema=schema,
-    )
+    rows = MAX_ROWS + 1
+    texts = pa.array(["x", "y", None] * (rows // 3 + 1)).slice(0, rows).dictionary_encode().cast(schema.types[1])
+    batch = pa.record_batch([pa.array(np.arange(rows, dtype=np.uint64)), texts], schema=schema)
 
     def give(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
         yield from (batch, batch.slice(0, 0)) if item == b"some" else ()
 
-    monkeypatch.setattr(worker, "MOST_ROWS", 2)
     monkeypatch.setattr(worker, "find_function", lambda name: give)
     found = list(InProcessEngine().run(Job("", {}, schema, "give"), [Item(b"some"), Item(b"none"), Item(b"some")]))
     assert [number for number, _ in found] == [0, 0, 0, 2, 2, 2]
-    assert [each.num_rows for _, each in found] == [2, 1, 0] * 2
+    assert [each.num_rows for _, each in found] == [MAX_ROWS, 1, 0] * 2
     assert all(each.schema.equals(schema) for _, each in found)
     assert pa.Table.from_batches([each for number, each in found if number == 2]).equals(pa.Table.from_batches([batch]))
 

@@ -14,7 +14,7 @@ import pytest
 from tamis import types
 from tamis.errors import InvalidArgument, MisusedExpression, TamisError, TypeMismatch
 from tamis.expr.builder import Expression, col, lit
-from tamis.expr.nodes import FALSE, Call, Column, Literal
+from tamis.expr.nodes import FALSE, Call, Literal, Name
 from tamis.expr.sql.parse import parse_sql
 
 A, B = col("a"), col("b")
@@ -61,7 +61,6 @@ A, B = col("a"), col("b")
         (A.isin(pd.Series([1.5])), "a IN (1.5D)"),
         (A.isin(B, 1), "a IN (b, 1)"),
         (A.isin(B), "a IN (b)"),
-        (A.between(1, 2), "a >= 1 AND a <= 2"),
         (A.is_null(), "a IS NULL"),
         (A.is_not_null(), "a IS NOT NULL"),
         (A.startswith("x"), "startswith(a, 'x')"),
@@ -89,6 +88,13 @@ def test_builds_the_same_expression_as_sql(built: Expression, sql: str) -> None:
     assert repr(built) == f"Expression<{sql}>"
 
 
+def test_between_is_shown_as_it_was_written() -> None:
+    built = A.between(1, 2)
+    assert built.node == parse_sql("a BETWEEN 1 AND 2") == parse_sql(built.to_sql())
+    assert built.to_sql() == "a >= 1 AND a <= 2"
+    assert repr(~built) == "Expression<a NOT BETWEEN 1 AND 2>"
+
+
 def test_isin_of_an_empty_list_is_false() -> None:
     assert A.isin([]).node == FALSE
     assert A.isin(set()).node == FALSE
@@ -96,8 +102,8 @@ def test_isin_of_an_empty_list_is_false() -> None:
 
 
 def test_nodes_are_accepted_as_operands() -> None:
-    assert (Column(("b",)) == A).node == Call("=", (Column(("a",)), Column(("b",))))
-    assert (A & Call("is_null", (Column(("b",)),))).to_sql() == "a AND b IS NULL"
+    assert (Name(("b",)) == A).node == Call("=", (Name(("a",)), Name(("b",))))
+    assert (A & Call("is_null", (Name(("b",)),))).to_sql() == "a AND b IS NULL"
     assert (Literal(5, pa.int8()) == A).to_sql() == "a = CAST(5 AS TINYINT)"
 
 
@@ -116,8 +122,8 @@ def test_nodes_are_accepted_as_operands() -> None:
     ],
 )
 def test_X10_col_splits_at_dots_outside_back_ticks(name: str, path: tuple[str, ...]) -> None:
-    assert col(name).node == Column(path)
-    assert parse_sql(col(name).to_sql()) == Column(path)
+    assert col(name).node == Name(path)
+    assert parse_sql(col(name).to_sql()) == Name(path)
 
 
 @pytest.mark.parametrize("name", ["", ".", "a.", ".a", "a..b", "`a", "a`", "a`b`", "`a`b", "``", 5, None])

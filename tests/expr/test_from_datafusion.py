@@ -13,7 +13,7 @@ import pytest
 import tamis
 from tamis.errors import ExpressionError
 from tamis.expr.interop.from_any import to_expr
-from tamis.expr.nodes import Call, Column, Literal
+from tamis.expr.nodes import Call, Literal, Name
 from tamis.expr.sql.printer import to_display_sql
 from tamis.parquet import PruneRequest
 
@@ -23,7 +23,7 @@ col, lit, functions = datafusion.col, datafusion.lit, datafusion.functions
 
 def show(expression: Any) -> str:
     found = to_expr(expression)
-    assert isinstance(found, Column | Literal | Call)
+    assert isinstance(found, Name | Literal | Call)
     return to_display_sql(found).replace("`", "")
 
 

@@ -274,33 +274,28 @@ def test_format_timestamp_writes_the_given_number_of_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "unit", "last_unit", "expected"),
+    ("text", "expected"),
     [
-        ("1", "DAY", None, (0, 1, 0)),
-        ("-2", "months", None, (-2, 0, 0)),
-        ("3", "week", None, (0, 21, 0)),
-        ("1.5", "second", None, (0, 0, 1_500_000_000)),
-        ("0.5", "millisecond", None, (0, 0, 500_000)),
-        ("1-2", "YEAR", "MONTH", (14, 0, 0)),
-        ("-1-2", "YEAR", "MONTH", (-14, 0, 0)),
-        ("1 02:03:04.5", "DAY", "SECOND", (0, 1, 7_384_500_000_000)),
-        ("-1 02", "DAY", "HOUR", (0, -1, -7_200 * SECOND)),
-        ("10:11", "HOUR", "MINUTE", (0, 0, 36_660 * SECOND)),
-        ("10:11.25", "MINUTE", "SECOND", (0, 0, 611_250_000_000)),
-        ("2 days 3 hours", None, None, (0, 2, 10_800 * SECOND)),
-        ("1 year -3 months", None, None, (9, 0, 0)),
-        ("1.5", "day", None, None),
-        ("0.5", "nanosecond", None, None),
-        ("x", "day", None, None),
-        ("1", "fortnight", None, None),
-        ("1-2", "DAY", "MONTH", None),
-        ("2 days and 3 hours", None, None, None),
-        ("3", None, None, None),
-        ("99999999999", "month", None, None),
+        ("1 DAY", (0, 1, 0)),
+        ("-2 months", (-2, 0, 0)),
+        ("3 week", (0, 21, 0)),
+        ("1.5 second", (0, 0, 1_500_000_000)),
+        ("0.5 millisecond", (0, 0, 500_000)),
+        ("2 days 3 hours", (0, 2, 10_800 * SECOND)),
+        ("1 year -3 months", (9, 0, 0)),
+        ("1.5 day", None),
+        ("0.5 nanosecond", None),
+        ("x day", None),
+        ("1 fortnight", None),
+        ("1 day 1 fortnight", None),
+        ("2 days and 3 hours", None),
+        ("3", None),
+        ("", None),
+        ("99999999999 month", None),
     ],
-)  # fmt: skip
-def test_parse_interval(text: str, unit: str | None, last_unit: str | None, expected: Any) -> None:
-    assert parse_interval(text, unit, last_unit) == expected
+)
+def test_parse_interval(text: str, expected: Any) -> None:
+    assert parse_interval(text) == expected
 
 
 @given(st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)))

@@ -337,7 +337,11 @@ def test_a_wrong_call_is_a_clear_error(make, part):
 
 def test_combining_with_something_else_is_a_type_error():
     with pytest.raises(TypeError):
-        F.eq("a", 1) & "b"
+        F.eq("a", 1) & 5
+    with pytest.raises(TypeError, match=r"pass both in a list, scan\(\[filter, 'id < 5'\]\)"):
+        F.eq("a", 1) & "id < 5"
+    with pytest.raises(TypeError, match="write both as PartitionFilter"):
+        F.eq("a", 1) | "id < 5"
 
 
 # --- Evaluation -------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ TIMESTAMP = datetime.datetime(2024, 3, 1, 10, 0, 0, 500_000)
 
 
 def evaluate_texts(texts: pa.Array, data_type: str) -> pa.Array:
-    call = Call("partition_value", (Column(("p",)), Literal(data_type, types.STRING)))
+    call = Call("partition_value", (Column(("p",), None), Literal(data_type, types.STRING)))
     return Evaluator(call)(pa.record_batch({"p": texts}))
 
 

@@ -11,15 +11,16 @@ import pytest
 import tamis
 from tamis import types
 from tamis.errors import InvalidArgument, ParseError
+from tamis.expr.bind import bind
 from tamis.expr.builder import col
 from tamis.expr.interop.from_any import to_expr
-from tamis.expr.nodes import Call, Column, Literal, and_, or_, walk
+from tamis.expr.nodes import Call, Literal, Name, and_, or_, walk
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.sql.printer import to_display_sql
 from tamis.expr.wire.partition_filter import PartitionFilter
 
-A_GREATER_5 = Call(">", (Column(("a",)), Literal(5, types.LONG)))
-B_GREATER_5 = Call(">", (Column(("b",)), Literal(5, types.LONG)))
+A_GREATER_5 = Call(">", (Name(("a",)), Literal(5, types.LONG)))
+B_GREATER_5 = Call(">", (Name(("b",)), Literal(5, types.LONG)))
 
 
 def test_no_filter():
@@ -31,7 +32,7 @@ def test_no_filter():
 def test_sql_text():
     translated = to_expr("a > 5")
     assert isinstance(translated, Call)
-    assert (translated.function, translated.args[0], translated.args[1].value) == (">", Column(("a",)), 5)
+    assert (translated.function, translated.args[0], translated.args[1].value) == (">", Name(("a",)), 5)
 
 
 def test_invalid_sql_text_raises_the_parse_error():
@@ -42,10 +43,10 @@ def test_invalid_sql_text_raises_the_parse_error():
 def test_a_builder_expression():
     translated = to_expr(col("a") > 5)
     assert isinstance(translated, Call)
-    assert (translated.function, translated.args[0], translated.args[1].value) == (">", Column(("a",)), 5)
+    assert (translated.function, translated.args[0], translated.args[1].value) == (">", Name(("a",)), 5)
 
 
-@pytest.mark.parametrize("node", [A_GREATER_5, Column(("a",)), Literal(True, types.BOOLEAN)])
+@pytest.mark.parametrize("node", [A_GREATER_5, Name(("a",)), Literal(True, types.BOOLEAN)])
 def test_a_node_is_itself(node):
     assert to_expr(node) is node
 
@@ -59,18 +60,22 @@ def test_a_partition_filter_is_an_expression_over_the_texts_of_partition_values(
     assert to_display_sql(made.to_expr()) == 'partition filter {"op":"eq","column":"a","value":"1"}'
 
 
+NUMBERS = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+
+
 def test_a_pyarrow_expression():
-    assert to_expr(pc.field("a") > 5) == A_GREATER_5
+    assert bind(to_expr(pc.field("a") > 5), NUMBERS) == bind(A_GREATER_5, NUMBERS)
 
 
 def test_a_pyiceberg_expression():
     iceberg = pytest.importorskip("pyiceberg.expressions")
-    assert to_expr(iceberg.GreaterThan("a", 5)) == A_GREATER_5
+    assert bind(to_expr(iceberg.GreaterThan("a", 5)), NUMBERS) == bind(A_GREATER_5, NUMBERS)
     assert to_expr(iceberg.AlwaysTrue()) == Literal(True, types.BOOLEAN)
 
 
 def test_a_list_is_the_and_of_its_items():
-    assert to_expr([A_GREATER_5, pc.field("b") > 5]) == Call("and", (A_GREATER_5, B_GREATER_5))
+    found = to_expr([A_GREATER_5, pc.field("b") > 5])
+    assert bind(found, NUMBERS) == bind(Call("and", (A_GREATER_5, B_GREATER_5)), NUMBERS)
     assert to_expr((A_GREATER_5, None)) == A_GREATER_5
 
 
@@ -87,7 +92,7 @@ def test_a_list_is_the_and_of_its_items():
     ],
 )
 def test_a_list_of_lists_is_the_or_of_the_lists(where, sql):
-    assert to_expr(where) == parse_sql(sql)
+    assert bind(to_expr(where), NUMBERS) == bind(parse_sql(sql), NUMBERS)
 
 
 def test_a_list_of_lists_of_partition_filters_is_their_or():

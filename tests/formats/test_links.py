@@ -12,9 +12,9 @@ from deltalake import write_deltalake
 import tamis
 from builders.pyiceberg.tables import create_table
 from tamis.errors import UnsupportedFeature
-from tamis.io import storage as storage_module
 from tamis.io.storage import open_storage
 from tamis.parquet.footer.footer import FOOTERS
+from tamis.tuning import Tuning
 
 ROWS = pa.table({"id": [1, 2], "p": ["a", "b"]})
 
@@ -93,8 +93,7 @@ def test_X14_links_inside_of_a_table_and_a_root_that_is_a_link_are_followed(
 
 
 @pytest.mark.parametrize("few", [0, 1000])
-def test_X14_many_paths_are_checked_as_each_alone(tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_module, "MAX_PATHS_CHECKED_SINGLY", few)
+def test_X14_many_paths_are_checked_as_each_alone(tmp_path: Path, few: int) -> None:
     root = tmp_path / "t"
     (root / "a").mkdir(parents=True)
     for name in ("a/1", "a/2", "3"):
@@ -102,7 +101,7 @@ def test_X14_many_paths_are_checked_as_each_alone(tmp_path: Path, few: int, monk
     (tmp_path / "secret").write_text("")
     (root / "a" / "in").symlink_to(root / "3")
     (root / "a" / "out").symlink_to(tmp_path / "secret")
-    storage = open_storage(root)
+    storage = open_storage(root).with_tuning(Tuning(max_paths_checked_singly=few))
     fine = pa.array([f"{root}/{name}" for name in ("a/1", "a/in", "3", "gone", "nowhere/x")])
     storage.check_all_links(fine)
     # A path that is not below the root was allowed when it was resolved.

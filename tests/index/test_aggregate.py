@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tamis.index.file_aggregate import FileAggregator
+from tamis.index.collect import FileAggregator
 from tamis.index.spec import IndexedColumn
 
 CASES: dict[str, tuple[list[tuple[int, int | None, Any, Any, bool | None]], tuple[Any, ...]]] = {

@@ -13,10 +13,10 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.index import bloom_bits
 from tamis.index.bloom_bits import (
     build_filter,
     compute_filter_size,
+    compute_max_distinct,
     find_canonical_leaf,
     hash_column_values,
     hash_distinct_values,
@@ -56,11 +56,10 @@ def test_nothing_is_in_an_empty_filter() -> None:
     assert not BloomFilter.from_bytes(bits).might_contain_hashes(np.arange(9, dtype=np.uint64)).any()
 
 
-def test_a_filter_that_would_be_too_large_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bloom_bits, "MAX_FILTER_BYTES", 64)
-    assert build_filter(np.arange(10, dtype=np.uint64), 0.01) is not None
-    assert build_filter(np.arange(1000, dtype=np.uint64), 0.01) is None
-    assert compute_filter_size(bloom_bits.compute_max_distinct(0.01), 0.01) <= 64
+def test_a_filter_that_would_be_too_large_is_not_built() -> None:
+    assert build_filter(np.arange(10, dtype=np.uint64), 0.01, max_bytes=64) is not None
+    assert build_filter(np.arange(1000, dtype=np.uint64), 0.01, max_bytes=64) is None
+    assert compute_filter_size(compute_max_distinct(0.01, max_bytes=64), 0.01) <= 64
 
 
 def encode_little_endian(number: int, width: int) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 
 import tamis
 from builders.hive.indexed import get_index_folder, list_data_files, make_unreadable, write_files
-from tamis.engines.local import LocalEngine
+from tamis.engines.jobs import LocalEngine
 from tamis.errors import InvalidArgument, UnknownArgument, UnknownColumn, UnsupportedFeature
 from tamis.formats.jobs import Item, Job
 from tamis.index.operations import Progress

@@ -14,9 +14,9 @@ import pyarrow.fs as pafs
 import pytest
 
 import tamis
-from builders.hive.indexed import get_index_folder, write_files
+from builders.hive.indexed import get_index_folder, list_data_files, write_files
 from tamis.errors import InvalidArgument
-from tamis.index import building
+from tamis.index import operations
 from tamis.index.spec import IndexedColumn, IndexSpec
 from tamis.index.store import Current, IndexStore
 from tamis.io.storage import open_storage
@@ -68,14 +68,16 @@ def test_files_that_are_just_being_written_are_left_for_the_next_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_files(tmp_path / "t", range(3))
+    now = time.time_ns()
+    for path in list_data_files(root):
+        os.utime(path, ns=(now, now))
     with monkeypatch.context() as patch:
-        patch.setattr(building, "SETTLED_SECONDS", {True: 3600.0})
         waited: list[float] = []
         # The clock of this module alone: threads of other tests sleep too.
-        clock = SimpleNamespace(sleep=waited.append, monotonic=time.monotonic, time_ns=time.time_ns)
-        patch.setattr(building, "time", clock)
+        clock = SimpleNamespace(sleep=waited.append, monotonic=time.monotonic, time_ns=lambda: now)
+        patch.setattr(operations, "time", clock)
         result = tamis.index.build(root)
-        assert waited == [3600.0]
+        assert waited == [operations.SETTLED_SECONDS[True]]
     assert (result.files, result.left_out) == (0, 3)
     assert "written just now" in (result.left_out_because or "")
     assert tamis.open(root).scan("id = 25").plan("files").num_files == 3

@@ -136,6 +136,24 @@ def test_E2_a_file_that_is_gone_is_a_missing_file_that_names_it(storage: Storage
         read_ranges(storage, f"{storage.root}/gone.parquet", [(0, 1)])
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(2, "No such file or directory"),
+        OSError("AWS Error NO_SUCH_KEY during GetObject operation: The specified key does not exist."),
+    ],
+)
+def test_E11_a_file_that_vanishes_while_it_is_open_is_reported_at_once(
+    storage: Storage, handler: FlakyHandler, error: OSError
+) -> None:
+    with RangedFile(storage, f"{storage.root}/file") as file:
+        assert file.read([(0, 2)])[0].to_pybytes() == bytes([0, 1])
+        handler.errors = [error] * 3
+        with pytest.raises(MissingFile, match=r"file' is gone"):
+            file.read([(0, 2)])
+    assert len(handler.errors) == 2
+
+
 def test_a_directory_is_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=rf"cannot open '{tmp_path}': .* is a directory"):
         read_ranges(open_storage(tmp_path), str(tmp_path), [(0, 1)])

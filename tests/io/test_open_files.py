@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
 import tamis
+from builders.servers.iceberg_rest import RestServer
 from tamis.errors import CorruptFile
-from tamis.io import open_files
 from tamis.io.counters import IoCounters
-from tamis.io.open_files import MAX_OPEN_FILES, OpenFile, OpenFiles
+from tamis.io.open_files import MAX_AGE_SECONDS, MAX_OPEN_FILES, OpenFile, OpenFiles
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer.footer import FOOTERS
@@ -24,23 +25,23 @@ CONTENT = bytes(range(256)) * 4
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> pafs.FileSystem:
-    """A file system in memory that is treated as an object store."""
-    monkeypatch.setattr("tamis.io.ranges.OBJECT_STORES", frozenset({"mock"}))
-    filesystem = pafs._MockFileSystem()
-    filesystem.create_dir("bucket")
-    put(filesystem, "bucket/file", CONTENT)
-    return filesystem
-
-
-def put(filesystem: pafs.FileSystem, path: str, content: bytes) -> None:
-    with filesystem.open_output_stream(path) as sink:
-        sink.write(content)
+def bucket(tmp_path: Path) -> Path:
+    """The folder of the objects in a bucket of an S3 store."""
+    (tmp_path / "file").write_bytes(CONTENT)
+    return tmp_path
 
 
 @pytest.fixture
-def storage(store: pafs.FileSystem) -> Storage:
-    return open_storage("bucket/file", {"filesystem": store})
+def options(bucket: Path) -> Iterator[dict[str, str]]:
+    """The options that open objects of the bucket."""
+    keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "r"}
+    with RestServer(buckets={"bucket": bucket}) as server:
+        yield {**keys, "AWS_ENDPOINT_URL": server.uri}
+
+
+@pytest.fixture
+def storage(options: dict[str, str]) -> Storage:
+    return open_storage("s3://bucket/file", options)
 
 
 def test_a_file_is_opened_once_for_several_steps(storage: Storage) -> None:
@@ -78,17 +79,19 @@ def test_what_is_in_the_tail_is_not_read_again(storage: Storage) -> None:
     assert kept.tail.size == 100
 
 
-def test_E2_a_replaced_file_is_detected_at_the_next_request(store: pafs.FileSystem, storage: Storage) -> None:
+def test_E2_a_replaced_file_is_detected_at_the_next_request(bucket: Path, storage: Storage) -> None:
     RangedFile(storage, "bucket/file", 1024)
-    put(store, "bucket/file", b"other")
+    (bucket / "file").write_bytes(b"other")
     storage.open_files.clear()
     with pytest.raises(CorruptFile, match="was replaced: it has 5 bytes, expected 1024 as listed; open the table"):
         RangedFile(storage, "bucket/file", 1024)
 
 
-def test_a_file_that_was_opened_long_ago_is_opened_again(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_opened_long_ago_is_opened_again(storage: Storage) -> None:
     RangedFile(storage, "bucket/file")
-    monkeypatch.setattr(open_files, "MAX_AGE_SECONDS", -1.0)
+    opened = storage.open_files.get("bucket/file")
+    assert opened is not None
+    opened.opened_at -= MAX_AGE_SECONDS + 1
     RangedFile(storage, "bucket/file")
     assert storage.counters.requests == 2
 
@@ -103,32 +106,31 @@ def test_few_files_stay_open_and_none_in_a_copy_for_another_process() -> None:
     assert pickle.loads(pickle.dumps(files)).get("1") is None
 
 
-def test_a_scan_of_one_object_opens_it_once_and_reads_no_byte_of_its_end_twice(store: pafs.FileSystem) -> None:
+def test_a_scan_of_one_object_opens_it_once_and_reads_no_byte_of_its_end_twice(
+    bucket: Path, options: dict[str, str]
+) -> None:
     table = pa.table({"id": range(100_000), "double": [number / 3 for number in range(100_000)]})
-    with store.open_output_stream("bucket/rows.parquet") as sink:
-        pq.write_table(
-            table, sink, use_dictionary=False, compression="none", write_page_index=True, max_rows_per_page=1_000
-        )
+    layout = {"use_dictionary": False, "compression": "none", "write_page_index": True, "max_rows_per_page": 1_000}
+    pq.write_table(table, bucket / "rows.parquet", **layout)
     FOOTERS.clear()
     PAGE_INDEXES.clear()
-    opened = tamis.open("bucket/rows.parquet", storage_options={"filesystem": store})
+    opened = tamis.open("s3://bucket/rows.parquet", storage_options=options)
     first, second = opened.scan("id = 54321"), opened.scan("id = 12345")
     of_table = opened._source.storage.counters
-    # Requests: look up, open, read the tail.
-    assert (of_table.requests, of_table.listing_calls) == (3, 0)
+    # Requests: open, read the tail.
+    assert (of_table.requests, of_table.listing_calls) == (2, 0)
     assert first.to_arrow()["double"].to_pylist() == [54321 / 3]
     assert first.report is not None
     # The indexes were read with the footer. Only the pages of two columns remain.
     assert first.report.requests == 2
     assert second.to_arrow().num_rows == 1
     assert second.report is not None
-    # Requests: open, look up the modification time, read the pages.
-    assert second.report.requests == 2 + 2
+    # Requests: open, read the pages.
+    assert second.report.requests == 1 + 2
 
 
-def test_a_remote_directory_may_have_the_name_of_a_file(store: pafs.FileSystem) -> None:
-    store.create_dir("bucket/table.parquet")
-    with store.open_output_stream("bucket/table.parquet/part-0.parquet") as sink:
-        pq.write_table(pa.table({"id": [1, 2]}), sink)
-    table = tamis.open("bucket/table.parquet", storage_options={"filesystem": store})
+def test_a_remote_directory_may_have_the_name_of_a_file(bucket: Path, options: dict[str, str]) -> None:
+    (bucket / "table.parquet").mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), bucket / "table.parquet" / "part-0.parquet")
+    table = tamis.open("s3://bucket/table.parquet", storage_options=options)
     assert (table.format, table.scan("id = 2").count()) == ("hive", 1)

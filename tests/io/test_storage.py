@@ -220,3 +220,14 @@ def test_a_storage_can_be_pickled_with_new_counters(tmp_path: Path) -> None:
     copy = pickle.loads(pickle.dumps(storage))
     assert copy == storage
     assert (storage.counters.listing_calls, copy.counters.listing_calls) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_the_endpoint_of_the_environment_is_used_unless_an_option_names_one(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "http://localhost:5000")
+    found = S3Options.from_options({"AWS_REGION": "eu-west-1"}).to_arguments("bucket")
+    assert (found["endpoint_override"], found["scheme"]) == ("localhost:5000", "http")
+    found = S3Options.from_options({"endpoint": "https://other"}).to_arguments("bucket")
+    assert (found["endpoint_override"], found["scheme"]) == ("other", "https")

@@ -23,7 +23,6 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -37,6 +36,7 @@ from hypothesis import strategies as st
 
 import tamis
 from builders.answers.oracle import evaluate_predicates
+from builders.effort import IS_THOROUGH
 from builders.values.choices import Choices
 from builders.values.predicates import OraclePredicate, make_unknown_test, negate_predicate
 from tamis.expr.nodes import Expr, and_
@@ -132,7 +132,7 @@ class Format:
     """The number of examples: so many times those of the profile, or one in so many, but not fewer than these."""
     tuning: Tuning = DEFAULT_TUNING
     """The thresholds of all examples."""
-    vary: Callable[[Choices, Tuning], AbstractContextManager[Tuning]] = lambda choices, tuning: nullcontext(tuning)
+    vary: Callable[[Choices, Tuning], Tuning] = lambda choices, tuning: tuning
     """Chooses the thresholds of each scan, given those of the format."""
     fixed_levels: tuple[Sequence[str], ...] = (LEVELS,)
     """The levels of O1, beside a random subset."""
@@ -168,7 +168,8 @@ class Format:
 
         # Hypothesis remembers failing examples under the name of a function.
         run.__name__ = re.sub(r"\W+", "_", f"{check.__name__}_{self.name}")
-        examples = max(self.fewest, settings().max_examples * self.times // self.one_in)
+        most = settings().max_examples if IS_THOROUGH else settings().max_examples // 2
+        examples = max(self.fewest, most * self.times // self.one_in)
         settings(max_examples=max(1, examples // one_in))(given(st.data())(run))()
 
 
@@ -192,13 +193,13 @@ def check_levels(format: Format, choices: Choices, table: RowTable) -> None:
     for predicate, mask in zip(table.predicates, evaluate_masks(table), strict=True):
         for levels in (*format.fixed_levels, choices.one_of(SUBSETS)):
             columns, rows = table.project(choices)
-            with format.vary(choices, format.tuning) as tuning:
-                scan = table.scan(predicate.expr, columns=columns, levels=levels, tuning=tuning)
-                table.check_plan(scan)
-                _check_rows(table, scan, rows.filter(mask), predicate, levels, tuning)
-                table.check_more(predicate.expr, levels, rows.filter(mask), tuning)
-                count = table.scan(predicate.expr, levels=levels, tuning=tuning).count()
-                assert count == mask.true_count, (predicate, levels, tuning, table.notes)
+            tuning = format.vary(choices, format.tuning)
+            scan = table.scan(predicate.expr, columns=columns, levels=levels, tuning=tuning)
+            table.check_plan(scan)
+            _check_rows(table, scan, rows.filter(mask), predicate, levels, tuning)
+            table.check_more(predicate.expr, levels, rows.filter(mask), tuning)
+            count = table.scan(predicate.expr, levels=levels, tuning=tuning).count()
+            assert count == mask.true_count, (predicate, levels, tuning, table.notes)
 
 
 def _check_rows(table: RowTable, scan: Scan, expected: pa.Table, *context: object) -> None:
@@ -220,11 +221,11 @@ def check_three_parts(format: Format, choices: Choices, table: RowTable) -> None
     everything = Counter(table.identify(table.rows))
     for index, predicate in enumerate(table.predicates):
         for levels in (LEVELS,) if index else (LEVELS, choices.one_of(SUBSETS)):
-            with format.vary(choices, format.tuning) as tuning:
-                parts = (predicate, negate_predicate(predicate), make_unknown_test(predicate))
-                scans = [table.scan(part.expr, levels=levels, tuning=tuning) for part in parts]
-                found = [scan.to_arrow() for scan in scans]
-                assert [scan.count() for scan in scans] == [rows.num_rows for rows in found], (predicate, table.notes)
+            tuning = format.vary(choices, format.tuning)
+            parts = (predicate, negate_predicate(predicate), make_unknown_test(predicate))
+            scans = [table.scan(part.expr, levels=levels, tuning=tuning) for part in parts]
+            found = [scan.to_arrow() for scan in scans]
+            assert [scan.count() for scan in scans] == [rows.num_rows for rows in found], (predicate, table.notes)
             together = Counter(each for rows in found for each in table.identify(rows))
             assert together == everything, (predicate, levels, tuning, table.notes)
 
@@ -235,25 +236,25 @@ def check_proofs(format: Format, choices: Choices, table: RowTable) -> None:
     mask = reduce(pc.and_, masks)
     where = and_(*(predicate.expr for predicate in table.predicates))
     for levels in (LEVELS, choices.one_of(SUBSETS)):
-        with format.vary(choices, format.tuning) as tuning:
-            scan = table.scan(where, levels=levels, tuning=tuning)
-            planner = get_planner(scan)
-            planned, again = (
-                {
-                    (task.path, task.row_group): (task.row_count, task.bytes, task.selection, set(task.residual))
-                    for task in planner.plan_listing(listing).tasks()
-                    # No conjunct has to skip a row group without rows.
-                    if task.row_count
-                }
-                for listing in (planner.listing, replace(planner.listing, matched=None))
-            )
-            assert planned.keys() == again.keys(), (where, levels, tuning, table.notes)
-            for key, (*read, tested) in planned.items():
-                *read_again, tested_again = again[key]
-                assert read == read_again, (where, levels, tuning, key, table.notes)
-                assert tested <= tested_again, (where, levels, tuning, key, table.notes)
-            found = Counter(table.identify(scan.to_arrow()))
-            assert found == Counter(table.identify(table.rows.filter(mask))), (where, levels, tuning, table.notes)
+        tuning = format.vary(choices, format.tuning)
+        scan = table.scan(where, levels=levels, tuning=tuning)
+        planner = get_planner(scan)
+        planned, again = (
+            {
+                (task.path, task.row_group): (task.row_count, task.bytes, task.selection, set(task.residual))
+                for task in planner.plan_listing(listing).tasks()
+                # No conjunct has to skip a row group without rows.
+                if task.row_count
+            }
+            for listing in (planner.listing, replace(planner.listing, matched=None))
+        )
+        assert planned.keys() == again.keys(), (where, levels, tuning, table.notes)
+        for key, (*read, tested) in planned.items():
+            *read_again, tested_again = again[key]
+            assert read == read_again, (where, levels, tuning, key, table.notes)
+            assert tested <= tested_again, (where, levels, tuning, key, table.notes)
+        found = Counter(table.identify(scan.to_arrow()))
+        assert found == Counter(table.identify(table.rows.filter(mask))), (where, levels, tuning, table.notes)
 
 
 def check_limit(format: Format, choices: Choices, table: RowTable) -> None:

@@ -179,6 +179,7 @@ def test_an_expression_has_one_value_in_every_context(session, tmp_path_factory,
         "arrays_zip({xs}, {xs})[0]", "aggregate({xs}, {i}, (a, x) -> a + coalesce(x, 0), a -> a * 2)",
     ],
 )  # fmt: skip
+@pytest.mark.one_in(4)
 def test_Q1_chosen_expressions_have_one_value_in_every_context(session, tmp_path, template):
     _check(session, tmp_path, template)
 

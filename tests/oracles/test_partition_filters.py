@@ -45,9 +45,9 @@ def test_O1_D3_partition_filters_see_the_texts_of_the_log(data: st.DataObject) -
                 if (stored.texts.get("p") or None) in wanted or (filter is not kept and not stored.texts.get("q"))
             ]
             expected = pa.concat_tables([case.schema.empty_table(), *live])
-            with vary_planning(choices, BY_PAGES) as tuning:
-                assert count_row_ids(table.scan(filter, tuning=tuning).to_arrow()) == count_row_ids(expected), filter
-                assert table.scan(filter, tuning=tuning).count() == expected.num_rows, filter
-                limit = choices.number(0, 5)
-                limited = table.scan(filter, limit=limit, tuning=tuning).to_arrow()
-                assert limited.num_rows == min(limit, expected.num_rows), filter
+            tuning = vary_planning(choices, BY_PAGES)
+            assert count_row_ids(table.scan(filter, tuning=tuning).to_arrow()) == count_row_ids(expected), filter
+            assert table.scan(filter, tuning=tuning).count() == expected.num_rows, filter
+            limit = choices.number(0, 5)
+            limited = table.scan(filter, limit=limit, tuning=tuning).to_arrow()
+            assert limited.num_rows == min(limit, expected.num_rows), filter

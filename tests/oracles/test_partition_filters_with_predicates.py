@@ -23,7 +23,7 @@ from builders.iceberg.values import field
 from builders.parquet.tuning import BY_PAGES
 from builders.values.choices import Choices
 from tamis import PartitionFilter
-from tamis.formats.source import list_levels
+from tamis.formats.source import TABLE_FORMATS
 from tamis.tuning import Tuning
 
 P_TEXTS = ["eu", "us", "Eu", "01", "1", "10", "9", "1.5", "nan", "a b", None]
@@ -206,7 +206,7 @@ def test_O1_partition_filters_combine_with_other_conditions(write: Any, data: st
             where, matches = draw_where(choices)
             lowered = {id(file): {**file.texts, "P": file.texts["p"]} for file in files}
             expected = sorted(row["row"] for file in files for row in file.rows if matches(lowered[id(file)], row))
-            levels = list_levels(table.format)
+            levels = TABLE_FORMATS[table.format].levels
             chosen = levels if choices.flag() else tuple(choices.some_of(levels, 0, len(levels)))
             tuning = choices.one_of([Tuning(), BY_PAGES])
             scan = table.scan(where, columns=["row"], levels=chosen, tuning=tuning)

@@ -35,7 +35,7 @@ from builders.values.predicates import (
 from tamis import types
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import Evaluator
-from tamis.expr.nodes import Call, Column, Literal
+from tamis.expr.nodes import Call, Literal, Name
 from tamis.expr.normalise import normalise
 from tamis.skipping.prune import prune
 from tamis.skipping.rewrite import rewrite
@@ -175,7 +175,7 @@ def test_O3_O4_simple_predicates_skip_and_match_exactly_what_the_metadata_decide
     sharp, blunt = make_text_tests(name)
     simple = [*list_comparisons(name), *make_null_tests(name), *make_lists(name), *sharp]
     if name == "boolean":
-        simple.append(OraclePredicate(Column(X), '"x"'))
+        simple.append(OraclePredicate(Name(X), '"x"'))
         blunt = [make(each) for each in CONSTANTS for make in (negate_predicate, make_unknown_test, make_known_test)]
     check(make_units(name), schema, simple, sharp=True)
     check(make_units(name), schema, [*blunt, *make_lists_without_gaps(name)], sharp=False)
@@ -268,7 +268,7 @@ def test_O4_O6_two_predicates_of_two_columns_joined() -> None:
 def test_O3_O4_functions_skip_nothing_that_the_metadata_admits() -> None:
     """Monotone functions skip by bounds, the others only if a unit has a single value."""
     world = World(pa.int8(), (-128, -2, -1, 0, 1, 2, 127))
-    found, schema, column = make_units_of_one(world), pa.schema([("x", world.type)]), Column(X)
+    found, schema, column = make_units_of_one(world), pa.schema([("x", world.type)]), Name(X)
     number = '"x"::HUGEINT'
     values = [
         (Call("+", (column, Literal(2, types.LONG))), f"{number} + 2"),
@@ -296,7 +296,7 @@ def test_O3_O4_functions_skip_nothing_that_the_metadata_admits() -> None:
 
 def test_O3_O4_F1_functions_of_floats_skip_nothing_that_the_metadata_admits() -> None:
     world = World(types.DOUBLE, (-math.inf, -1.0, 0.0, 1.0, math.inf))
-    found, schema, column = make_units_of_one(world, (None, 0, 1)), pa.schema([("x", world.type)]), Column(X)
+    found, schema, column = make_units_of_one(world, (None, 0, 1)), pa.schema([("x", world.type)]), Name(X)
     values = [
         (Call("+", (column, Literal(2.0, types.DOUBLE))), '"x" + 2::DOUBLE'),
         (Call("-", (Literal(2.0, types.DOUBLE), column)), '2::DOUBLE - "x"'),
@@ -320,7 +320,7 @@ def test_O3_O4_F1_functions_of_floats_skip_nothing_that_the_metadata_admits() ->
 def test_F7_a_cast_that_fails_on_NaN_is_not_fully_matched() -> None:
     """The rows must be read, so that the cast fails: `CAST(x AS BIGINT) > 5` is an error for NaN."""
     schema = pa.schema([("x", types.DOUBLE)])
-    cast = Call("cast", (Column(X), Literal("bigint", types.STRING)))
+    cast = Call("cast", (Name(X), Literal("bigint", types.STRING)))
     (conjunct,) = rewrite(normalise(bind(Call(">", (cast, Literal(5, types.LONG))), schema)))
     world = World(types.DOUBLE, (6.0, 7.0))
     found = [Statistics(6.0, 7.0, 0, nans) for nans in (0, 1, None)]
@@ -336,7 +336,7 @@ def test_a_bound_on_which_the_predicate_fails_proves_nothing() -> None:
     world = World(types.LONG, (0, 2**63 - 1))
     found = [Statistics(0, 2**63 - 1, 0, 0), Statistics(0, 3, 0, 0)]
     batch = pa.record_batch({"row_count": pa.array([2, 2], pa.int64()), **world.columns("x", found)})
-    moved = Call("+", (Column(X), Literal(1, types.LONG)))
+    moved = Call("+", (Name(X), Literal(1, types.LONG)))
     for operator in ("<", ">"):
         pruned = prune(batch, rewrite(normalise(bind(Call(operator, (moved, Literal(2, types.LONG))), schema))))
         assert pruned.selection.to_pylist() == [True, True]
@@ -346,7 +346,7 @@ def test_a_bound_on_which_the_predicate_fails_proves_nothing() -> None:
 def test_O3_O4_functions_of_two_columns_skip_nothing_that_the_metadata_admits() -> None:
     """Bounds decide nothing, except in a unit in which each column has a single value."""
     world = World(pa.int8(), (-1, 0, 1))
-    schema, x, y = pa.schema([("x", world.type), ("y", world.type)]), Column(X), Column(Y)
+    schema, x, y = pa.schema([("x", world.type), ("y", world.type)]), Name(X), Name(Y)
     values = [
         (Call("+", (x, y)), '"x"::HUGEINT + "y"'),
         (Call("coalesce", (x, y)), 'coalesce("x", "y")'),

@@ -12,7 +12,7 @@ import pytest
 
 from builders.parquet.bloom import list_kept_row_groups, read_filters, read_leaves
 from tamis.expr.bind import bind
-from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.expr.nodes import Call, Column, Expr, Literal, Name
 from tamis.expr.normalise import normalise
 from tamis.parquet.footer.leaves import get_file_schema
 from tamis.parquet.indexes.bloom_pruning import BloomQuestions, FileQuestions
@@ -107,7 +107,7 @@ def test_F5_either_zero_finds_the_other(tmp_path: Path, stored_zero: float, zero
 
 def test_F5_NaN_is_never_skipped(tmp_path: Path) -> None:
     path = write_values(tmp_path, pa.float64(), [math.nan, 1.0], [2.0, 3.0])
-    column = Column(("x",))
+    column = Name(("x",))
     nan, one = Literal(math.nan, pa.float64()), Literal(1.0, pa.float64())
     for predicate in (Call("=", (column, nan)), Call("in", (column, nan, one))):
         assert _prune_row_groups(path, predicate) == [0, 1]
@@ -119,7 +119,7 @@ def _prune_row_groups(path: Path, predicate: Expr) -> list[int]:
     questions = BloomQuestions.of(collect_questions(bound).questions).for_file(
         get_file_schema(pq.read_metadata(path)).leaves
     )
-    answers = questions.answers(read_filters(path), [0, 1])
+    answers = questions.find_answers(read_filters(path), [0, 1])
     return [group for group in (0, 1) if all(each[group].as_py() is not False for each in answers.values())]
 
 
@@ -145,11 +145,11 @@ def test_X11_a_list_of_100_000_values_is_answered(tmp_path: Path) -> None:
     asked = BloomQuestions.of([question]).for_file(get_file_schema(pq.read_metadata(path)).leaves)
     ((_, _, hashes),) = asked.asked
     assert len(hashes) == 100_000
-    assert asked.answers(read_filters(path), [0])[question.true_name].to_pylist() == [True]
+    assert asked.find_answers(read_filters(path), [0])[question.true_name].to_pylist() == [True]
     negative = Call("in", (column, *(Literal(-number, data_type) for number in range(101, 200))))
     (question,) = collect_questions(negative).questions
     asked = BloomQuestions.of([question]).for_file(get_file_schema(pq.read_metadata(path)).leaves)
-    assert asked.answers(read_filters(path), [1])[question.true_name].to_pylist() == [True]
+    assert asked.find_answers(read_filters(path), [1])[question.true_name].to_pylist() == [True]
 
 
 # --- What is needed, and what is not ----------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_literals_outside_the_stored_type_need_no_filter(tmp_path: Path) -> None
     (question,) = collect_questions(make_predicate("x = 3000000000", pa.schema({"x": pa.int64()}), "t").expr).questions
     asked = BloomQuestions.of([question]).for_file(get_file_schema(pq.read_metadata(path)).leaves)
     assert asked.leaves == ()
-    assert asked.answers({}, [0]) == {"true:0": pa.array([False])}
+    assert asked.find_answers({}, [0]) == {"true:0": pa.array([False])}
 
 
 def test_columns_are_found_by_physical_name(tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ def test_an_unanswered_question_has_a_reason(
 ) -> None:
     path = write_values(tmp_path, data_type, values, without=("x",))
     asked = make_questions(path, where)
-    assert asked.reasons(read_filters(path), [0]) == {0: reason}
-    answers = asked.answers(read_filters(path), [0])
+    assert asked.find_reasons(read_filters(path), [0]) == {0: reason}
+    answers = asked.find_answers(read_filters(path), [0])
     assert all(each.null_count == 1 for each in answers.values())
 
 
@@ -211,7 +211,7 @@ def test_a_question_with_an_answer_in_some_row_group_has_no_reason(tmp_path: Pat
     path = write_values(tmp_path, pa.int64(), [1], [2])
     filters = read_filters(path)
     asked = make_questions(path, "x = 1")
-    assert asked.reasons(filters, [0, 1]) == {}
+    assert asked.find_reasons(filters, [0, 1]) == {}
     del filters[1, 0]
-    assert asked.reasons(filters, [0, 1]) == {}
-    assert asked.answers(filters, [0, 1])["true:0"].to_pylist() == [True, None]
+    assert asked.find_reasons(filters, [0, 1]) == {}
+    assert asked.find_answers(filters, [0, 1])["true:0"].to_pylist() == [True, None]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.parquet.inspect.clustering import Clustering, measure_clustering, measure_overlap
+from tamis.parquet.inspection.clustering import Clustering, measure_clustering, measure_overlap
 
 PAGES, ROWS = 200, 500
 

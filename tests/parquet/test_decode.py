@@ -26,9 +26,15 @@ from builders.parquet.page_files import (
 )
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.parquet.footer.thrift import I32, STRUCT, encode_struct
-from tamis.parquet.reading import decode
-from tamis.parquet.reading.decode import decode_dictionary, decode_dictionary_texts, decode_pages, find_leaf_value_field
-from tamis.parquet.reading.page_header import decode_page_header, encode_plain_page_header
+from tamis.parquet.reading.decode import (
+    MAX_UNSTATED_BYTES,
+    decode_dictionary,
+    decode_dictionary_texts,
+    decode_page_header,
+    decode_pages,
+    encode_plain_page_header,
+    find_leaf_value_field,
+)
 
 ROWS = 230
 
@@ -389,21 +395,22 @@ def test_X3_lists_with_a_wrong_number_of_rows_are_an_error(version: str) -> None
             decode_with(file, num_rows=rows, row_counts=[17, rows - 17])
 
 
-def test_X5_pages_larger_than_their_chunk_are_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    zeros = pa.table({"zero": pa.array(np.zeros(100_000, np.int64))})
-    options = {"use_dictionary": False, "compression": "zstd", "max_rows_per_page": 10_000, "row_group_size": 100_000}
-    file = OpenedFile(parquet_bytes(zeros, **options))
-    given = {"num_rows": 20_000, "row_counts": [10_000] * 2}
+def test_X5_pages_larger_than_their_chunk_are_not_decompressed() -> None:
+    rows = MAX_UNSTATED_BYTES // 16 + 1
+    zeros = pa.table({"zero": pa.array(np.zeros(3 * rows, np.int64))})
+    options = {"use_dictionary": False, "compression": "zstd", "data_page_size": 2**30, "row_group_size": 3 * rows}
+    file = OpenedFile(parquet_bytes(zeros, **options, max_rows_per_page=rows))
+    start, length = (int(each[0]) for each in (file.locations(0, 0).offsets, file.locations(0, 0).lengths))
+    both = {"num_rows": 2 * rows, "row_counts": [rows] * 2}
+    one = {"num_rows": rows, "row_counts": [rows], "data": [file.buffer.slice(start, length)]}
     assert file.layouts[0, 0].byte_range[1] < 10_000
-    for claimed in (0, 1000, 160_000 - 1):
+    assert len(decode_with(file, **both)) == 2 * rows
+    for claimed in (0, 1000, 16 * rows - 1):
         layout = replace(file.layouts[0, 0], total_uncompressed_size=claimed)
-        # Such a small page is harmless, whatever the footer claims.
-        assert len(decode_with(file, **given, layout=layout)) == 20_000
-        with monkeypatch.context() as patch:
-            patch.setattr(decode, "MAX_UNSTATED_BYTES", 100_000)
-            with pytest.raises(CorruptFile, match=rf"pages of \d+ uncompressed bytes in a chunk of {claimed};"):
-                decode_with(file, **given, layout=layout)
-            assert len(decode_with(file, **given)) == 20_000
+        # One page is small enough to be harmless, whatever the footer claims.
+        assert len(decode_with(file, **one, layout=layout)) == rows
+        with pytest.raises(CorruptFile, match=rf"pages of \d+ uncompressed bytes in a chunk of {claimed};"):
+            decode_with(file, **both, layout=layout)
 
 
 @pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip"])
@@ -418,10 +425,11 @@ def test_X5_pages_with_a_wrong_uncompressed_size_are_an_error(codec: str, by: in
         decode_with(file, data=[pa.py_buffer(made + page[header.length :])], num_rows=17, row_counts=[17])
 
 
-def test_X5_a_dictionary_larger_than_its_chunk_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = OpenedFile(parquet_bytes(pa.table({"text": ["a" * 10_000] * 3}), compression="zstd"))
-    monkeypatch.setattr(decode, "MAX_UNSTATED_BYTES", 1000)
-    assert decode_leaf_dictionary(file, 0).to_pylist() == ["a" * 10_000]
+def test_X5_a_dictionary_larger_than_its_chunk_is_not_decompressed() -> None:
+    text = "a" * MAX_UNSTATED_BYTES
+    options = {"compression": "zstd", "dictionary_pagesize_limit": 2**30}
+    file = OpenedFile(parquet_bytes(pa.table({"text": [text] * 3}), **options))
+    assert decode_leaf_dictionary(file, 0).to_pylist() == [text]
     file.layouts[0, 0] = replace(file.layouts[0, 0], total_uncompressed_size=1000)
     with pytest.raises(CorruptFile, match=r"the dictionary of column 0 .* in a chunk of 1000;"):
         decode_leaf_dictionary(file, 0)

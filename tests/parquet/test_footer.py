@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from tamis.errors import CorruptFile, MissingFile, TamisError, UnsupportedFeatur
 from tamis.expr.nodes import Column
 from tamis.io.ranges import IMMUTABLE
 from tamis.io.storage import Storage, open_storage
-from tamis.parquet.footer.footer import FOOTERS, LOCAL_TAIL_LENGTH, TAIL_LENGTH, FooterCache, load_footer
+from tamis.parquet.footer.footer import FOOTERS, LOCAL_TAIL_LENGTH, MEMORY_PER_BYTE, TAIL_LENGTH, load_footer
 from tamis.parquet.footer.leaves import get_file_schema
 from tamis.parquet.footer.statistics import find_chunk_ranges, read_row_group_metadata
 
@@ -107,7 +106,7 @@ def test_a_file_of_unknown_time_is_read_each_time(tmp_path: Path) -> None:
     read(path, storage, modified_ns=None)
     read(path, storage, modified_ns=None)
     assert storage.counters.requests == 2
-    assert len(FOOTERS) == 0
+    assert not FOOTERS._entries
 
 
 def test_A7_another_file_system_with_the_same_paths_shares_nothing(tmp_path: Path) -> None:
@@ -123,39 +122,7 @@ def test_A7_another_file_system_with_the_same_paths_shares_nothing(tmp_path: Pat
     assert found == [1, 2, 1]
 
 
-def make_metadata(columns: int) -> pq.FileMetaData:
-    sink = io.BytesIO()
-    pq.write_table(pa.table({f"c{index}": [1] for index in range(columns)}), sink)
-    return pq.read_metadata(sink)
-
-
-def test_the_cache_evicts_the_least_recently_used_footer() -> None:
-    metadata, local = make_metadata(3), pafs.LocalFileSystem()
-    weight = metadata.serialized_size * FooterCache.MEMORY_PER_BYTE
-    cache = FooterCache(capacity=weight * 2)
-    keys = [("local", name, 1, 1) for name in "abc"]
-    cache.put(keys[0], local, metadata)
-    cache.put(keys[1], local, metadata)
-    assert cache.get(keys[0], local) is metadata
-    cache.put(keys[2], local, metadata)
-    assert [cache.get(key, local) is not None for key in keys] == [True, False, True]
-    assert (len(cache), cache.weight) == (2, weight * 2)
-    cache.put(keys[0], local, metadata)
-    assert (len(cache), cache.weight) == (2, weight * 2)
-    cache.clear()
-    assert (len(cache), cache.weight) == (0, 0)
-
-
-def test_the_cache_rejects_footers_larger_than_its_capacity() -> None:
-    small, large, local = make_metadata(1), make_metadata(50), pafs.LocalFileSystem()
-    cache = FooterCache(capacity=small.serialized_size * FooterCache.MEMORY_PER_BYTE)
-    cache.put(("local", "small", 1, 1), local, small)
-    cache.put(("local", "large", 1, 1), local, large)
-    assert cache.get(("local", "small", 1, 1), local) is small
-    assert cache.get(("local", "large", 1, 1), local) is None
-
-
-def test_the_cache_stays_within_its_capacity_under_many_threads(tmp_path: Path) -> None:
+def test_the_cache_counts_each_footer_once_under_many_threads(tmp_path: Path) -> None:
     paths = [write_small_file(tmp_path, f"{index}.parquet") for index in range(8)]
     storage = open_storage(tmp_path)
     expected = pq.read_metadata(paths[0])
@@ -165,8 +132,8 @@ def test_the_cache_stays_within_its_capacity_under_many_threads(tmp_path: Path) 
 
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(work, range(400)))
-    assert len(FOOTERS) == 8
-    assert FOOTERS.weight == 8 * expected.serialized_size * FooterCache.MEMORY_PER_BYTE
+    assert len(FOOTERS._entries) == 8
+    assert FOOTERS._weight == 8 * (expected.serialized_size * MEMORY_PER_BYTE + FOOTERS.ENTRY_WEIGHT)
 
 
 # --- Invalid footers --------------------------------------------------------------------------------------------------

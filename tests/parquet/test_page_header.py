@@ -13,7 +13,7 @@ from builders.parquet.page_files import FILE_PATH, OpenedFile, damage_bytes, par
 from tamis.errors import CorruptFile
 from tamis.parquet.footer.chunks import DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, INDEX_PAGE, PLAIN, RLE_DICTIONARY
 from tamis.parquet.footer.thrift import BOOLEAN, I32, STRUCT, encode_struct
-from tamis.parquet.reading.page_header import check_page_fits, decode_page_header, encode_plain_page_header
+from tamis.parquet.reading.decode import check_page_fits, decode_page_header, encode_plain_page_header
 
 Fields = dict[int, Any]
 
@@ -43,7 +43,6 @@ def test_a_data_page() -> None:
 def test_a_data_page_of_the_second_version() -> None:
     found = decode_page_header(make_header(DATA_PAGE_V2, 100, 50, v2=V2), FILE_PATH)
     assert (found.num_values, found.num_nulls, found.num_rows, found.encoding) == (5, 1, 4, RLE_DICTIONARY)
-    assert (found.definition_levels_length, found.repetition_levels_length) == (3, 2)
     assert (found.is_compressed, found.is_data, found.crc) == (True, True, None)
     assert decode_page_header(make_header(DATA_PAGE_V2, 100, 50, v2=V2 | {7: False}), FILE_PATH).is_compressed is False
 

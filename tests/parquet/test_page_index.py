@@ -41,7 +41,7 @@ from tamis.parquet.indexes.page_index import (
     make_pages_metadata,
     try_decode_column_index,
 )
-from tamis.parquet.reading.page_header import decode_page_header
+from tamis.parquet.reading.decode import decode_page_header
 
 ROWS = 200
 

@@ -18,8 +18,7 @@ from tamis.parquet.footer.chunks import map_footer, read_chunk_layouts
 from tamis.parquet.footer.leaves import list_fields_with_leaves
 from tamis.parquet.footer.schema_path import read_leaf_schemas
 from tamis.parquet.indexes.page_index import decode_offset_index
-from tamis.parquet.reading.assemble import can_assemble
-from tamis.parquet.reading.page_reader import LeafPages, fetch_pages, find_leaf_field, read_rows
+from tamis.parquet.reading.page_reader import LeafPages, can_assemble, fetch_pages, find_leaf_field, read_rows
 from tamis.parquet.selection.row_selection import RowSelection
 
 ROWS = 400
@@ -147,6 +146,7 @@ def make_selections(seed: int, rows: int) -> list[RowSelection]:
         ("BROTLI", "1.0", True),
     ],
 )
+@pytest.mark.one_in(3)
 def test_P9_chosen_rows_of_every_shape_equal_those_of_the_whole_file(
     tmp_path: Path, codec: str, version: str, dictionary: bool
 ) -> None:

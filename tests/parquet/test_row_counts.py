@@ -24,7 +24,7 @@ from builders.parquet.footers import (
 from tamis.errors import CorruptFile
 from tamis.parquet import RowSelection
 from tamis.parquet.pruner import read_selection
-from tamis.parquet.reading.page_header import count_values
+from tamis.parquet.reading.decode import count_values
 
 # --- P10: chunks that are longer than their footer says ---------------------------------------------------------------
 

@@ -28,8 +28,8 @@ from tamis.parquet.footer.statistics import (
     find_chunk_ranges,
     get_compressed_sizes,
     group_similar_footers,
+    list_row_counts,
     read_row_group_metadata,
-    row_counts,
     sum_compressed_sizes,
 )
 
@@ -226,7 +226,7 @@ def test_N9_all_writers_count_nulls_of_structs_alike(write: Callable[[pa.Table, 
 
 def test_N9_lists_and_maps_are_unknown_and_not_null() -> None:
     table = pa.table({"l": [[1], None], "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64()))})
-    columns = [Column(("l",), type=pa.list_(pa.int64())), Column(("l", "element"), type=pa.int64()), Column(("m",))]
+    columns = [Column(("l",), table["l"].type), Column(("l", "element"), pa.int64()), Column(("m",), table["m"].type)]
     assert read_row_group_metadata(write_metadata(table), columns).schema.names == ["row_count"]
 
 
@@ -671,7 +671,7 @@ def test_metadata_of_grouped_files_equals_that_of_single_files() -> None:
         leaves = range(footer.metadata.num_columns)
         for _ in range(2):
             assert get_compressed_sizes(footer, leaves) == sum_compressed_sizes(footer.metadata, leaves)
-            assert row_counts(footer) == read_row_group_metadata(footer.metadata, [])["row_count"].to_pylist()
+            assert list_row_counts(footer) == read_row_group_metadata(footer.metadata, [])["row_count"].to_pylist()
 
 
 def test_files_of_an_untrusted_writer_are_grouped_separately() -> None:

@@ -6,7 +6,6 @@ import datetime
 import io
 import math
 import random
-import re
 import struct
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import pytest
 from tamis.errors import CorruptFile, TamisError, UnsupportedFeature
 from tamis.expr.nodes import Column
 from tamis.parquet.footer import validation
+from tamis.parquet.footer.chunks import FooterMemory
 from tamis.parquet.footer.footer import footer_from_bytes
 from tamis.parquet.footer.leaves import get_file_schema
 from tamis.parquet.footer.statistics import find_chunk_ranges, read_row_group_metadata
@@ -34,11 +34,22 @@ from tamis.parquet.footer.validation import validate_footer
 KINDS = {"i32": 5, "i64": 6, "binary": 8, "list": 9, "struct": 12}
 
 
-@pytest.fixture(params=["patterns", "shapes", "neither"], autouse=True)
-def use_fast_paths(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run each test with patterns from the first chunk, with shapes from the second row group, and with neither."""
-    monkeypatch.setattr(validation, "_WALKED_FIRST", 0 if request.param == "patterns" else 10**9)
-    monkeypatch.setattr(validation, "MANY_ROW_GROUPS", 1 if request.param == "shapes" else 10**9)
+def parse_footer(footer: bytes) -> pq.FileMetaData:
+    """Return the metadata of a footer, which is the same with and without the shapes of chunks; or raise the error."""
+    memory = FooterMemory(walked_first=0)
+    found: list[pq.FileMetaData | TamisError] = []
+    # With a memory, the shapes of all chunks are known from the third time on.
+    for each in (FooterMemory(), memory, memory, memory):
+        try:
+            found.append(footer_from_bytes(footer, "made.parquet", each).metadata)
+        except TamisError as error:
+            found.append(error)
+    first, *others = found
+    if isinstance(first, TamisError):
+        assert {type(each) for each in others} == {type(first)}, found
+        raise first
+    assert all(isinstance(each, pq.FileMetaData) and each.equals(first) for each in others), found
+    return first
 
 
 def encode_varint(number: int) -> bytes:
@@ -140,9 +151,7 @@ def make_deprecated_bounds(low: bytes, high: bytes) -> dict[int, Any]:
 
 
 def describe(footer: bytes, data_type: pa.DataType) -> dict[str, list[Any]]:
-    batch = read_row_group_metadata(
-        footer_from_bytes(footer, "made.parquet").metadata, [Column(("x",), type=data_type)]
-    )
+    batch = read_row_group_metadata(parse_footer(footer), [Column(("x",), type=data_type)])
     return {name.removesuffix(":x"): values for name, values in batch.to_pydict().items()}
 
 
@@ -200,14 +209,14 @@ def test_S1_truncated_bounds_of_a_fixed_length_column_are_unknown_beside_full_on
 def test_X3_row_groups_that_contradict_the_schema_are_corrupt(change: dict[str, Any], message: str) -> None:
     footer = make_footer(INT32, [make_bounds(encode_int32(1), encode_int32(2))], **change)
     with pytest.raises(CorruptFile, match=message):
-        footer_from_bytes(footer, "made.parquet")
+        parse_footer(footer)
 
 
 def test_an_encrypted_column_in_a_readable_footer_is_unsupported() -> None:
     encrypted = {8: ("struct", {1: ("struct", {})})}
     footer = make_footer(INT32, [make_bounds(encode_int32(1), encode_int32(2))], in_chunk=encrypted)
     with pytest.raises(UnsupportedFeature, match=r"made\.parquet.* encrypted columns"):
-        footer_from_bytes(footer, "made.parquet")
+        parse_footer(footer)
 
 
 def test_fields_of_a_later_format_are_skipped() -> None:
@@ -228,35 +237,36 @@ def test_fields_of_a_later_format_are_skipped() -> None:
 def test_X1_a_list_longer_than_the_footer_is_corrupt(size: int) -> None:
     footer = b"\x15\x04\x19\xfc" + encode_varint(size)
     with pytest.raises(CorruptFile, match=r"footer of 'made\.parquet' is damaged"):
-        footer_from_bytes(footer, "made.parquet")
+        parse_footer(footer)
 
 
 @pytest.mark.parametrize("size", [100, 2**31 - 1, 2**60])
 def test_X1_a_string_longer_than_the_footer_is_corrupt(size: int) -> None:
     footer = b"\x15\x04\x58" + encode_varint(size) + b"short"
     with pytest.raises(CorruptFile, match=r"footer of 'made\.parquet' is damaged"):
-        footer_from_bytes(footer, "made.parquet")
+        parse_footer(footer)
 
 
 def test_X2_a_deeply_nested_footer_is_corrupt() -> None:
     footer = make_footer(INT32, [])[:-1] + b"\xfc" + b"\x1c" * 100_000 + b"\x00" * 100_002
     with pytest.raises(CorruptFile, match=r"made\.parquet"):
-        footer_from_bytes(footer, "made.parquet")
+        parse_footer(footer)
 
 
 @pytest.mark.parametrize("garbage", [b"\x00", b"\xff" * 40, b"not thrift at all"])
 def test_garbage_is_corrupt(garbage: bytes) -> None:
     with pytest.raises(CorruptFile, match=r"made\.parquet"):
-        footer_from_bytes(garbage, "made.parquet")
+        parse_footer(garbage)
 
 
 def test_a_footer_truncated_anywhere_is_corrupt() -> None:
     footer = make_footer(BYTE_ARRAY, [make_bounds(b"a", b"b")] * 2, converted=UTF8)
     for end in range(1, len(footer)):
         with pytest.raises(CorruptFile):
-            footer_from_bytes(footer[:end], "made.parquet")
+            parse_footer(footer[:end])
 
 
+@pytest.mark.one_in(3)
 def test_X1_damaged_footers_never_end_the_process() -> None:
     """Run in a separate process, since a crash cannot be caught."""
     script = """
@@ -321,7 +331,7 @@ def test_mismatched_size_statistics_are_removed(sizes: dict[int, Any]) -> None:
     assert read_bounds(footer, pa.int32()) == (1, 2)
 
 
-# --- Patterns and full decoding ---------------------------------------------------------------------------------------
+# --- Shapes and walks -------------------------------------------------------------------------------------------------
 
 
 def write_footers(tmp_path: Any) -> list[bytes]:
@@ -348,74 +358,56 @@ def write_footers(tmp_path: Any) -> list[bytes]:
     return [raw[-8 - int.from_bytes(raw[-8:-4], "little") : -8] for raw in raws]
 
 
-def test_real_footers_pass_unchanged_with_and_without_patterns(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(validation, "_WALKED_FIRST", 0)
-    footers = write_footers(tmp_path)
-    leaves = [get_file_schema(pq.read_metadata(add_frame(footer))).types for footer in footers]
-    for footer, types_ in zip(footers, leaves, strict=True):
-        assert validate_footer(footer, types_, "x")[0] is footer
-    monkeypatch.setattr(validation, "compile_valid_chunk_pattern", lambda leaf: re.compile(b"(?!)"))
-    for footer, types_ in zip(footers, leaves, strict=True):
-        assert validate_footer(footer, types_, "x")[0] is footer
+def test_real_footers_pass_unchanged(tmp_path: Any) -> None:
+    for footer in write_footers(tmp_path):
+        schema, memory = get_file_schema(pq.read_metadata(add_frame(footer))), FooterMemory(walked_first=0)
+        for _ in range(3):
+            assert validate_footer(footer, schema.types, "x", memory)[0] is footer
 
 
-def test_the_patterns_match_most_chunks_of_real_writers(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(validation, "_WALKED_FIRST", 0)
-    walked: list[str] = []
-    original = validation._Walk.walk_chunk
+def test_shapes_match_most_chunks_of_real_writers(tmp_path: Any, monkeypatch: Any) -> None:
+    walked: list[int] = []
+    original = validation._ChunkValidator._walk
 
-    def count_chunk(self: Any, position: int, leaf: Any, row_group: int) -> int:
-        walked.append(leaf.physical)
-        return original(self, position, leaf, row_group)
+    def count_chunk(self: Any, footer: bytes, position: int, row_group: int, leaf: Any) -> int:
+        walked.append(position)
+        return original(self, footer, position, row_group, leaf)
 
-    monkeypatch.setattr(validation._Walk, "walk_chunk", count_chunk)
-    footers = write_footers(tmp_path)
     chunks = 0
-    for footer in footers:
+    for footer in write_footers(tmp_path):
         metadata = pq.read_metadata(add_frame(footer))
         chunks += metadata.num_row_groups * metadata.num_columns
-        validate_footer(footer, get_file_schema(metadata).types, "x")
-    assert len(walked) < chunks / 3
+        memory = FooterMemory(walked_first=0)
+        for _ in range(2):
+            validate_footer(footer, get_file_schema(metadata).types, "x", memory)
+        with monkeypatch.context() as patch:
+            patch.setattr(validation._ChunkValidator, "_walk", count_chunk)
+            validate_footer(footer, get_file_schema(metadata).types, "x", memory)
+    assert len(walked) < chunks / 10
 
 
-def validate_or_error(footer: bytes, leaves: Any) -> bytes | str:
+def validate_or_error(footer: bytes, leaves: Any, memory: FooterMemory) -> bytes | type[TamisError]:
     try:
-        return validate_footer(footer, leaves, "x")[0]
+        return validate_footer(footer, leaves, "x", memory)[0]
     except TamisError as error:
-        return f"{type(error).__name__}: {error}"
+        return type(error)
 
 
-def test_parts_seen_before_have_the_same_result(tmp_path: Any, monkeypatch: Any) -> None:
+def test_parts_seen_before_have_the_same_result(tmp_path: Any) -> None:
     chance = random.Random(7)
     for footer in write_footers(tmp_path):
         leaves = get_file_schema(pq.read_metadata(add_frame(footer))).types
-        damaged = [footer]
+        damaged = [footer] * 3
         for _ in range(300):
             raw = bytearray(footer)
             for _ in range(chance.randint(1, 3)):
                 raw[chance.randrange(len(raw))] = chance.randrange(256)
             damaged.append(bytes(raw[: chance.choice([len(raw), chance.randrange(1, len(raw))])]))
-        monkeypatch.setattr(validation, "_starts", validation._SeenParts())
-        monkeypatch.setattr(validation, "_ends", validation._SeenParts())
-        validate_footer(footer, leaves, "x")
-        assert validation._starts.parts
-        assert validation._ends.parts
-        with_memory = [validate_or_error(each, leaves) for each in damaged]
-        without = []
-        for each in damaged:
-            monkeypatch.setattr(validation, "_starts", validation._SeenParts())
-            monkeypatch.setattr(validation, "_ends", validation._SeenParts())
-            without.append(validate_or_error(each, leaves))
-        assert with_memory == without
-
-
-def test_few_and_only_short_parts_are_cached() -> None:
-    seen = validation._SeenParts()
-    for number in range(100):
-        seen.add(bytes([number]))
-        seen.add(bytes([number]))
-    seen.add(bytes(seen.LONGEST + 1))
-    assert seen.parts == tuple(bytes([number]) for number in range(99, 99 - seen.MOST, -1))
+        memory = FooterMemory(walked_first=0)
+        with_memory = [validate_or_error(each, leaves, memory) for each in damaged]
+        assert memory.start is not None
+        assert memory.end is not None
+        assert with_memory == [validate_or_error(each, leaves, FooterMemory()) for each in damaged]
 
 
 def add_frame(footer: bytes) -> io.BytesIO:
@@ -669,19 +661,19 @@ def test_P9_a_dictionary_offset_counts_only_before_the_data_pages(
     pages: dict[int, Any] = {9: ("i64", data_page)}
     if dictionary_page is not None:
         pages[11] = ("i64", dictionary_page)
-    metadata = footer_from_bytes(make_footer(INT32, [None], in_metadata=pages), "made.parquet").metadata
+    metadata = parse_footer(make_footer(INT32, [None], in_metadata=pages))
     assert find_chunk_ranges(metadata, 0, [0], size=1000) == [(start, 30)]
 
 
 @pytest.mark.parametrize("change", [{9: ("i64", -4)}, {7: ("i64", -30)}, {9: ("i64", 971)}, {7: ("i64", 2**62)}])
 def test_X3_a_chunk_outside_the_file_is_corrupt(change: dict[int, Any]) -> None:
-    metadata = footer_from_bytes(make_footer(INT32, [None], in_metadata=change), "made.parquet").metadata
+    metadata = parse_footer(make_footer(INT32, [None], in_metadata=change))
     with pytest.raises(CorruptFile, match=r"row group 0 of made\.parquet has column 0 at bytes .* file of 1000 bytes"):
         find_chunk_ranges(metadata, 0, [0], size=1000, location="made.parquet")
 
 
 def test_chunks_of_the_oldest_writers_are_longer_than_stated() -> None:
     footer = make_footer(INT32, [None], created_by=b"parquet-mr version 1.2.8 (build x)")
-    metadata = footer_from_bytes(footer, "made.parquet").metadata
+    metadata = parse_footer(footer)
     assert find_chunk_ranges(metadata, 0, [0], size=1000) == [(4, 130)]
     assert find_chunk_ranges(metadata, 0, [0], size=60) == [(4, 56)]

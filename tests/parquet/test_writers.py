@@ -154,6 +154,7 @@ EVERY = 13
 
 
 @pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.one_in(3)
 def test_O1_every_column_filtered_by_present_and_absent_values(name: str, tmp_path: Path) -> None:
     write, levels = WRITERS[name]
     path = tmp_path / "f.parquet"
@@ -181,6 +182,7 @@ SPARK = [
 
 
 @pytest.mark.parametrize("name", SPARK)
+@pytest.mark.one_in(3)
 def test_O1_files_of_spark(golden: Path, name: str) -> None:
     paths = sorted((golden / "delta" / name / "delta").rglob("part-*.parquet"))
     for path in paths[:2]:

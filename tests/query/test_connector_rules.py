@@ -1,4 +1,4 @@
-"""Rules that a connector brings: applied, switched off, timed and checked like those of Tamis."""
+"""Rules that a connector brings: applied, switched off, timed and checked like those of Tamis. And its policies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,21 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from tamis.connectors import Column, Connector, Context, Named, Node, Project, Rule, TableScan, TopN
+from tamis.connectors import (
+    Call,
+    Column,
+    Connector,
+    Context,
+    Expr,
+    Literal,
+    Named,
+    Node,
+    Project,
+    Rule,
+    TableScan,
+    TopN,
+)
+from tamis.errors import AccessDenied
 
 ROWS = pa.table({"id": [3, 1, 2], "doubled": [6, 2, 4]})
 
@@ -171,5 +185,46 @@ def test_a_rule_with_the_name_of_another_is_refused_when_the_connector_is_attach
 
 
 def test_an_unknown_rule_is_an_error_that_lists_the_rules_of_connectors() -> None:
-    with pytest.raises(tamis.TamisError, match=r"no rule 'take_largest'. Rules: .*take_smallest"):
+    with pytest.raises(tamis.TamisError, match=r"no rule 'take_largest'. Did you mean 'take_smallest'[?] Rules: "):
         connect(TakeSmallest()).sql(QUERY, rules={"take_largest": False})
+
+
+# --- Policies of connectors -------------------------------------------------------------------------------------------
+
+
+ID = Column(("id",), type=pa.int64())
+
+
+@dataclass
+class Protected(Numbers):
+    """Only root sees the number 1, and doubled numbers."""
+
+    def additional_filter(self, handle: Any, principal: str | None) -> Expr | None:
+        if principal == "unknown":
+            raise tamis.TamisError("cannot look up 'unknown'")
+        return None if principal == "root" else Call(">", (ID, Literal(1, pa.int64())))
+
+    def masks(self, handle: Any, principal: str | None) -> dict[str, Expr]:
+        return {} if principal == "root" else {"doubled": Call("-", (Literal(0, pa.int64()), ID))}
+
+
+def test_A3_a_row_filter_and_masks_of_a_connector_apply_before_the_query() -> None:
+    session = tamis.connect().attach("n", Protected(own_rules=[TakeSmallest()]))
+    assert session.as_principal("root").sql(QUERY).to_arrow().to_pydict() == {"id": [1, 2], "doubled": [2, 4]}
+    for other in (session, session.as_principal("ana")):
+        assert other.sql(QUERY).to_arrow().to_pydict() == {"id": [2, 3], "doubled": [-2, -3]}
+        assert other.sql("SELECT id FROM n.all WHERE doubled > 0").to_arrow().num_rows == 0
+        assert other.sql("SELECT count(*) AS n, min(id) AS m FROM n.all").to_arrow().to_pylist() == [{"n": 2, "m": 2}]
+
+
+def test_A6_a_connector_that_cannot_return_its_policy_denies() -> None:
+    session = tamis.connect().attach("n", Protected()).as_principal("unknown")
+    with pytest.raises(AccessDenied, match="could not return its policy"):
+        session.sql(QUERY).to_arrow()
+
+
+def test_policies_of_a_session_apply_in_addition_to_those_of_a_connector() -> None:
+    policy = {"tables": {"n.all": [{"principals": ["ana", "root"], "rows": "id < 3"}]}}
+    session = tamis.connect(policies=policy).attach("n", Protected())
+    found = {name: session.as_principal(name).sql(QUERY).to_arrow()["id"].to_pylist() for name in ("root", "ana")}
+    assert found == {"root": [1, 2], "ana": [2]}

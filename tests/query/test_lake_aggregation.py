@@ -68,7 +68,7 @@ def test_S1_I3_I6_I7_aggregates_of_iceberg_tables_with_deletes_equal_duckdb(data
     with tempfile.TemporaryDirectory() as folder:
         case = draw_iceberg_case(choices, Path(folder), predicates=2)
         table = tamis.open(folder)
-        keys = list(table._source.layout.identity_columns)  # type: ignore[attr-defined]
+        keys = [path[0] for path in table._source.layout.identity_columns]  # type: ignore[attr-defined]
         check(choices, table, case.rows(), case.predicates, keys)
 
 

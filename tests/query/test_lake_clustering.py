@@ -34,7 +34,7 @@ def write_delta_table(folder: Path, parts: Sequence[pa.Table]) -> Path:
 def is_clustered(path: Path, column: str, tuning: Tuning = ANY_SIZE) -> bool | None:
     lake = LakeConnector("lake")
     lake.add(("t",), tamis.open(path, tuning=tuning)._source)
-    return lake.is_clustered(lake.table(("t",)), Column((column,)))
+    return lake.is_clustered(lake.table(("t",)), Column((column,), None))
 
 
 def test_clustering_by_the_bounds_of_files(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_A6_a_row_filter_that_is_null_lets_no_row_through(tmp_path: Path, rows: 
         ({}, "tables is missing"),
         ({"tables": {"orders": [{"rows": "TRUE"}]}}, "no principals"),
         ({"tables": {"orders": [{"principals": ["ana"]}]}}, "is empty: for all rows"),
-        ({"tables": {"orders": [{"principals": ["@nobody"], "rows": "TRUE"}]}}, "no group 'nobody'"),
+        ({"tables": {"orders": [{"principals": ["@nobody"], "rows": "TRUE"}]}}, "no group 'nobody'. Groups: none"),
         ({"tables": {"orders": [{"principals": ["a*"], "rows": "TRUE"}]}}, "'a\\*' is not a name"),
         ({"tables": {"orders": [{"principals": ["ana"], "rows": "a = "}]}}, r"tables.orders\[0\].rows"),
         ({"tables": {"orders": [{"principals": ["ana"], "row": "a = 1"}]}}, "unknown key 'row'"),
@@ -190,6 +190,11 @@ def test_a_file_that_is_invalid_missing_or_repeats_a_key_is_refused(tmp_path: Pa
         tamis.connect(policies=tmp_path / "p.yaml")
     with pytest.raises(InvalidArgument, match="cannot be read"):
         tamis.connect(policies=tmp_path / "absent.yaml")
+    (tmp_path / "p.yaml").write_text(
+        "tables:\n  a: [{principals: ana, rows: FALSE}]\n  a: [{principals: ana, rows: TRUE}]\n"
+    )
+    with pytest.raises(InvalidArgument, match=r"the key 'a' is repeated \(line 2\)"):
+        tamis.connect(policies=tmp_path / "p.yaml")
     (tmp_path / "p.json").write_text('{"tables": {}, "tables": {}}')
     with pytest.raises(InvalidArgument, match="the key 'tables' is repeated"):
         tamis.connect(policies=tmp_path / "p.json")

@@ -131,7 +131,7 @@ def test_A5_a_redacted_plan_has_no_trace_of_policies() -> None:
         (Call("not", (Call("or", (compare(A, "<", 5), compare(S, "=", "x"))),)), True),
         (Call("and", (compare(A, "<", 5), Call(">", (Call("+", (A, A)), A)))), False),
         (Call("=", (A, Column(("b",), type=types.LONG))), False),
-        (Call("=", (Column(("unknown",)), Literal(5, types.LONG))), False),
+        (Call("=", (Column(("unknown",), None), Literal(5, types.LONG))), False),
         (Call("=", (S, Literal(5, types.LONG))), False),
         (Call("=", (Call("cast", (S, Literal("int", types.STRING))), Literal(5, pa.int32()))), False),
         (Call("raise_error", (S,)), False),

@@ -41,7 +41,7 @@ def test_rows_are_those_of_the_engine(session: tamis.Session, query: str, is_dir
     connectors = made.context.connectors
     found = find_direct_result(made.optimized.plan, made.names, connectors, query_engine())
     assert (found is not None) is is_direct
-    running = RunningQuery(made.optimized.plan, made.names, connectors)
+    running = RunningQuery(made.optimized.plan, made.names, connectors, lambda error: error)
     expected = pa.Table.from_batches(running.batches(), running.schema)
     assert asked.to_arrow() == expected
     assert found is None or pa.Table.from_batches(found.batches(), found.schema) == expected

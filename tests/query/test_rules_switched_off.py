@@ -36,6 +36,7 @@ def list_subsets() -> list[list[str]]:
 
 @pytest.mark.parametrize("masks", [None, {}, {"s": "NULL"}], ids=["no policy", "row filter", "mask"])
 @pytest.mark.parametrize("kind", ["memory", "lake"])
+@pytest.mark.one_in(3)
 def test_the_other_rules_terminate_and_return_the_same_rows(
     tmp_path: Path, kind: str, masks: dict[str, str] | None
 ) -> None:

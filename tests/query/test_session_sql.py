@@ -188,7 +188,7 @@ def test_a_database_needs_a_unique_name(tmp_path: Path) -> None:
 
 def test_invalid_rules_are_reported() -> None:
     session = tamis.connect()
-    with pytest.raises(InvalidArgument, match="rules= must be True, False, or as in"):
+    with pytest.raises(InvalidArgument, match="rules= must be True, False, or a mapping of rules"):
         session.sql("SELECT 1", rules="none")  # type: ignore[arg-type]
 
 

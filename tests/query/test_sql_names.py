@@ -12,6 +12,7 @@ import pytest
 
 import tamis
 from tamis.errors import AmbiguousColumn, EvaluationError, ExpressionError, ParseError, TypeMismatch, UnknownColumn
+from tamis.query.catalog import VisibleTables
 from tamis.query.query import CompiledQuery
 
 ORDERS = pa.table(
@@ -48,6 +49,7 @@ COLUMNS = "Columns: id, amount, region, day, customer, shape."
         ("SELECT o.idd FROM orders o", UnknownColumn, "no column 'idd' in orders (at: query, character 8)"),
         ("SELECT x.id FROM orders o", UnknownColumn, "nothing in FROM is called 'x'. In FROM: o."),
         ("SELECT orders.id FROM orders o", UnknownColumn, "It has the alias o: write o.id"),
+        ("SELECT id FROM orders WHERE region = ‘eu’", UnknownColumn, "Use straight quotes for a text: 'eu'."),
         ("SELECT id FROM orders WHERE region = eu", UnknownColumn, "Quote a text with single quotes: 'eu'."),
         ("SELECT rank() OVER (ORDER BY idd) FROM orders", UnknownColumn, "Did you mean 'id'?"),
         ("SELECT id FROM orders ORDER BY ammount LIMIT 1", UnknownColumn, "Did you mean 'amount'?"),
@@ -64,10 +66,15 @@ COLUMNS = "Columns: id, amount, region, day, customer, shape."
          "'id' is a column of o and c (at: query, character 8). Write o.id or c.id"),
         ("SELECT uper(region) FROM orders", EvaluationError,
          "there is no function uper with Spark's meaning on the embedded engine (at: query, character 8). Did you mean "
-         "upper? docs/reference/expressions.md lists the supported functions"),
+         "upper? The reference of expressions lists the supported functions"),
         ("SELECT upper(region, 5) FROM orders", ExpressionError,
          "upper takes 1 argument, not 2 (at: query, character 8)"),
         ("SELECT CAST(id AS foo) FROM orders", ParseError, "no type 'foo'"),
+        ("SELECT id FROM orders WHERE id = 1 AND day = 'x'", TypeMismatch,
+         "cannot compare in orders.day = 'x' (at: query, character 40): 'x' is not a valid date. Write a value such as "
+         "DATE '2024-01-31'"),
+        ("SELECT id FROM orders WHERE 'x' < amount", TypeMismatch, "(at: query, character 35): 'x' is not a valid"),
+        ("SELECT rank() OVER (ORDER BY id) FROM orders WHERE day >= 'x'", TypeMismatch, "'x' is not a valid date"),
     ],
 )  # fmt: skip
 def test_sql_and_explain_report_errors_before_running(
@@ -87,6 +94,9 @@ def test_sql_and_explain_report_errors_before_running(
         ("SELECT * FROM orders ORDER BY 17", ExpressionError, "there are 6 columns"),
         ("SELECT id FROM orders UNION SELECT id, region FROM orders", ExpressionError, "the sides of UNION"),
         ("SELECT sum(region) FROM orders", TypeMismatch, "sum does not take string (at: query, character 8)"),
+        ("SELECT sum(day) FROM orders", ParseError, "sum takes numbers, not a date or time (character 12). Write min"),
+        ("SELECT sum(shape) FROM orders", ParseError, "sum takes numbers, not a list, map or struct (character 12). "),
+        ("SELECT sum(array(1)) FROM orders", TypeMismatch, "sum does not take array<int>, only numbers (at: query, "),
         ("SELECT * orders", ExpressionError, "SELECT * needs a FROM clause"),
         ("SELECT strpos(region, 'e') FROM orders", EvaluationError,
          "there is no function strpos with Spark's meaning on the embedded engine (at: query, character 8)"),
@@ -113,10 +123,27 @@ def test_explain_reports_errors_that_only_the_engine_finds(
         ("SELECT CAST(region AS INT) FROM orders", "invalid int 'eu' in region"),
         ("SELECT CAST('x' AS INT)", "invalid int 'x' in CAST('x' AS INT) (at: query, character 13)"),
         ("SELECT (SELECT id FROM orders) AS x", "a scalar subquery returned several rows"),
-        ("SELECT id % 0 FROM orders", "division by zero in id % 0 (at: query, character 8). Exclude"),
-        ("SELECT 7 div 0", "division by zero in 7 DIV 0 (at: query, character 8). Exclude"),
-        ("SELECT pmod(id, 0), id % 2 FROM orders", "division by zero in pmod(id, 0) (at: query, character 8). Exclude"),
-        ("SELECT id / (id - 1), id % (id - 1) FROM orders", "division by zero. Exclude such rows, as in CASE"),
+        ("SELECT 1/0", "division by zero in 1 / 0 (at: query, character 8). "
+         "Leave such rows out, or make them NULL, as in a / nullif(b, 0)"),
+        ("SELECT id % 0 FROM orders", "division by zero in id % 0 (at: query, character 8). "
+         "Leave such rows out, or make them NULL, as in a % nullif(b, 0)"),
+        ("SELECT 7 div 0", "division by zero in 7 DIV 0 (at: query, character 8). "
+         "Leave such rows out, or make them NULL, as in a DIV nullif(b, 0)"),
+        ("SELECT pmod(id, 0), id % 2 FROM orders", "division by zero in pmod(id, 0) (at: query, character 8). "
+         "Leave such rows out, or make them NULL, as in pmod(a, nullif(b, 0))"),
+        ("SELECT id / (id - 1), id % (id - 1) FROM orders", "division by zero. Leave such rows out, or make them"),
+        ("SELECT CAST(CAST('NaN' AS DOUBLE) AS INT)", "nan is out of the range of int in CAST(CAST('NaN' AS "
+         "DOUBLE) AS INT) (at: query, character 18). Leave such values out, or make them NULL with TRY_CAST"),
+        ("SELECT CAST(1e300 AS BIGINT) FROM orders", "1e+300 is out of the range of bigint in CAST(1e300 AS"),
+        ("SELECT CAST(id + 3000000000 AS INT) FROM orders", "is out of the range of int in CAST(id + 3000000000"),
+        ("SELECT CAST(id + 300 AS DECIMAL(2, 0)) FROM orders", "301 is out of the range of decimal(2,0) in CAST("),
+        ("SELECT id + 9223372036854775807 FROM orders", " + 9223372036854775807 is out of the range of bigint. "
+         "Cast an operand, as in CAST(a AS DECIMAL(38, 0)), or make such values NULL with try_add(a, b)"),
+        ("SELECT CAST(id AS INT) * 2147483647 FROM orders", "is out of the range of int. "
+         "Cast an operand, as in CAST(a AS BIGINT), or make such values NULL with try_multiply(a, b)"),
+        ("SELECT sum(CAST('9e37' AS DECIMAL(38, 0))) FROM orders", "a sum of decimals has more than 38 digits. "
+         "Sum doubles, as in sum(CAST(x AS DOUBLE))"),
+        ("SELECT avg(CAST('9e37' AS DECIMAL(38, 0))) FROM orders", "a sum of decimals has more than 38 digits"),
         ("SELECT count(*, id) FROM orders", "not accept the query: STAR expression"),
         ("SELECT regexp_extract(region, '(') FROM orders",
          "support this use of Spark's regexp_extract (at: query, character 8): the regular expression '(' has syntax"),
@@ -182,6 +209,14 @@ def test_queries_that_the_engine_accepts_run(session: tamis.Session, query: str)
         ("SHOW TABLES", "SHOW is not a query. Only queries run here: SELECT, WITH, VALUES; c.tables"),
         ("EXPLAIN SELECT 1", "EXPLAIN is not a query"),
         ("orders", "a query cannot start with 'orders'"),
+        ("SELECT * FROM read_parquet('one.parquet')", "Spark's SQL has no read_parquet (character 15). Write "
+         "parquet.`one.parquet`, or register the table with c.register(name, table)"),
+        ("SELECT * FROM read_csv('one.csv')", "Spark's SQL has no read_csv (character 15). Register the table with"),
+        ("SELECT id FROM orders WHERE region ~ '^e'", "Spark's SQL has no operator ~ (character 36). Write RLIKE"),
+        ("SELECT id FROM orders WHERE amount IS NAN", "Spark's SQL has no IS NAN (character 29). Write isnan(x)"),
+        ("SELECT id FROM orders WHERE region = ‘e u’", "Use straight quotes for a text, as in 'a'"),
+        ("SELECT max(id) OVER FROM orders", "OVER needs a window (character 8). Write OVER () for all rows"),
+        ("SELECT id FROM orders QUALIFY max(id) OVER = 1", "OVER needs a window"),
     ],
 )  # fmt: skip
 def test_misspelt_or_missing_keywords(
@@ -193,24 +228,99 @@ def test_misspelt_or_missing_keywords(
 
 
 @pytest.mark.parametrize(
-    ("query", "part"),
+    ("query", "name"),
     [
-        ("SELECT id FROM orders WHERE \"region\" = 'eu'", "'region' = 'eu'"),
-        ('SELECT count(*) FROM orders GROUP BY "region"', "GROUP BY 'region'"),
-        ('SELECT id FROM orders ORDER BY "id" DESC', "ORDER BY 'id' DESC"),
-        ("SELECT 'region', id FROM orders GROUP BY id", None),
-        ("SELECT id FROM orders WHERE region = 'id'", None),
+        ("SELECT id FROM orders WHERE \"region\" = 'eu'", "region"),
+        ("SELECT id FROM orders WHERE \"Region\" = 'eu'", "region"),
+        ('SELECT count(*) FROM orders GROUP BY "region"', "region"),
+        ('SELECT id FROM orders ORDER BY "id" DESC', "id"),
+        ('SELECT id AS n FROM orders ORDER BY "n"', "n"),
+        ('SELECT "id" FROM orders', "id"),
+        ('SELECT "id" AS x FROM orders', "id"),
+        ('SELECT id FROM orders WHERE "region" IS NULL', "region"),
+        ("SELECT id FROM orders WHERE id IN ('x', \"region\")", "region"),
+        ('SELECT upper("region") FROM orders', "region"),
+        ("SELECT id FROM orders WHERE length(concat(\"region\", 'x')) = 3", "region"),
+        ('SELECT max("id") OVER (PARTITION BY region) FROM orders', "id"),
+        ('SELECT count(*) FROM orders GROUP BY ALL HAVING max("id") > 1', "id"),
+        ("SELECT o.id FROM orders o JOIN customers c ON o.customer = c.id AND \"name\" = 'x'", "name"),
+        ('SELECT n FROM (SELECT id AS n FROM orders) WHERE "n" > 1', "n"),
+        ('WITH a AS (SELECT id AS n FROM orders) SELECT "n" FROM a', "n"),
+        ('SELECT id FROM customers WHERE EXISTS (SELECT 1 FROM orders WHERE "name" = region)', "name"),
+        ('SELECT id FROM orders UNION ALL SELECT "id" FROM customers', "id"),
+        ('SELECT id, x FROM orders LATERAL VIEW explode(array("region")) AS x', "region"),
+        ('FROM orders |> WHERE "region" IS NULL', "region"),
     ],
 )
-def test_a_text_that_spells_a_column_is_a_warning(
-    session: tamis.Session, caplog: pytest.LogCaptureFixture, query: str, part: str | None
-) -> None:
-    session.sql(query)
-    assert caplog.messages == (
-        []
-        if part is None
-        else [f"{part} uses a text, and not a column: double quotes make a text, so write a name as `name`"]
+def test_a_column_in_double_quotes_is_an_error(session: tamis.Session, query: str, name: str) -> None:
+    written = re.search(f'"{name}"', query, re.IGNORECASE)
+    assert written is not None
+    message = (
+        f"{written[0]} is a text, not the column of that name (at: query, character {written.start() + 1}): in Spark's "
+        f"SQL double quotes delimit a text. Write `{name}` for the column, or '{written[0][1:-1]}' for the text"
     )
+    for ask in (session.sql, session.explain):
+        with pytest.raises(ExpressionError, match=f"^{re.escape(message)}$"):
+            ask(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT 'region', id FROM orders GROUP BY id",
+        "SELECT id FROM orders WHERE region = 'id'",
+        "SELECT id FROM orders WHERE 'region' = 'eu'",
+        'SELECT id FROM orders WHERE region = "eu"',
+        'SELECT "total" AS total FROM orders',
+        'SELECT "name" FROM orders',
+        'SELECT named_struct("id", id) AS s FROM orders',
+        "SELECT date_trunc(\"day\", TIMESTAMP '2024-01-01 00:00:00') AS d FROM orders",
+    ],
+)
+def test_other_texts_are_texts(session: tamis.Session, caplog: pytest.LogCaptureFixture, query: str) -> None:
+    session.sql(query).to_arrow()
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("operator", ["=", "<", ">", "<=", ">=", "<>", "!=", "<=>"])
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("DATE '2024-01-01'", "date"), ("TIMESTAMP '2024-01-01 00:00:00'", "timestamp"), ("TRUE", "boolean"),
+     ("TIMESTAMP_NTZ '2024-01-01 00:00:00'", "timestamp_ntz"), ("1.5", r"decimal\(2,1\)"), ("1.5D", "double")],
+)  # fmt: skip
+def test_a_text_that_is_not_a_value_of_the_type_is_an_error_before_running(
+    operator: str, value: str, kind: str
+) -> None:
+    made = tamis.connect()
+    made.register("t", made.sql(f"SELECT {value} AS a"))
+    for where in (f"a {operator} 'x'", f"'x' {operator} a"):
+        with pytest.raises(TypeMismatch, match=rf"\(at: query, character \d+\): 'x' is not a valid {kind}\. "):
+            made.sql(f"SELECT a FROM t WHERE {where}")
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "rows"),
+    [
+        ("TRUE", "yes", 1),
+        ("TRUE", " 1 ", 1),
+        ("TRUE", "0", 0),
+        ("1.0D", "1d", 1),
+        ("1.0", "1d", 1),
+        ("1.0D", "1e400", 0),
+    ],
+)
+def test_a_text_that_the_engine_can_cast_is_no_error(value: str, text: str, rows: int) -> None:
+    made = tamis.connect()
+    made.register("t", made.sql(f"SELECT {value} AS a"))
+    assert made.sql(f"SELECT a FROM t WHERE a = '{text}'").count() == rows
+
+
+def test_spark_accepts_a_column_in_double_quotes_as_a_text(
+    session: tamis.Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables = VisibleTables(session._catalog, None, None)
+    CompiledQuery('SELECT upper("region") FROM orders', tables, session._catalog.connectors, on_spark=True)
+    assert [message[:40] for message in caplog.messages] == ['"region" is a text, not the column of th']
 
 
 def test_columns_may_have_the_names_of_clauses() -> None:

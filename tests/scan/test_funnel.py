@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,8 +30,8 @@ from tamis.scan.aggregation.measures import Measure
 from tamis.scan.aggregation.top_n import read_top_rows
 from tamis.scan.report.report import Report, add_level, format_funnel
 from tamis.scan.scan import get_planner
-from tamis.skipping.metrics import LevelReport
-from tamis.skipping.prune import ConjunctOutcome
+from tamis.skipping.metrics import LevelReport, merge_outcomes
+from tamis.skipping.prune import NO_UNITS_LEFT, ConjunctOutcome
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 4))
 """A whole table is written for each example."""
@@ -46,11 +47,13 @@ def check_sums(report: Report | None, *context: object) -> None:
     for level in report.to_dict()["levels"]:
         skipped = sum(each["skipped"] for each in level["by_predicate"])
         assert skipped == level["total"] - level["kept"], (level, *context)
+        shown = [each["predicate"] for each in level["by_predicate"]]
+        assert len(shown) == len(set(shown)), (level, *context)
 
 
 def check_scans(table: tamis.Table, choices: Choices, said: list[OraclePredicate]) -> None:
     """Check plans and reads with several conjuncts, partition filters, limits and any subset of levels."""
-    others = ("path", "size", "num_records")
+    others = ("path", "size", "num_records", "modified")
     columns = [name for name in table.files().column_names if name not in others and "." not in name]
     filters: list[object] = [
         None,
@@ -113,6 +116,22 @@ def test_skipped_units_of_an_indexed_table_add_up(tmp_path: Path, where: str) ->
         check_sums(scan.report, where, limit)
 
 
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_a_report_names_the_conditions_of_the_user(tmp_path: Path, is_indexed: bool) -> None:
+    root = write_files(tmp_path / "table", range(4))
+    if is_indexed:
+        tamis.index.build(root, bloom=["name"])
+    conditions = ["ID BETWEEN 12 AND 25", "NOT (x > 1000 OR name = 'n7')", "x > 3"]
+    scan = tamis.open(root, tuning=BY_PAGES).scan(" AND ".join(conditions))
+    scan.to_arrow()
+    for report in (scan.report, *(scan.plan(depth).report for depth in ("files", "row_groups", "pages"))):
+        check_sums(report)
+        assert report is not None
+        assert report.where == " AND ".join(conditions)
+        shown = {each.predicate for level in report.levels for each in level.by_predicate if level.level != "rows"}
+        assert shown == set(conditions)
+
+
 def test_skipped_files_of_a_delta_checkpoint_add_up(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     for number in range(6):
@@ -142,6 +161,28 @@ def test_skipped_rows_of_aggregations_and_top_rows_add_up(tmp_path: Path) -> Non
     assert isinstance(batches, Generator)
     batches.close()
     check_sums(scan.report, "stopped")
+
+
+def test_conjuncts_without_units_say_so(tmp_path: Path) -> None:
+    for region in ("eu", "us"):
+        (tmp_path / f"region={region}").mkdir()
+        pq.write_table(pa.table({"id": [1, 2], "n": [3, 3]}), tmp_path / f"region={region}" / "a.parquet")
+    table = tamis.open(tmp_path)
+    found = []
+    for where in ("region = 'ap' AND id < 5", "id > 5 AND n = 3"):
+        scan = table.scan(where)
+        assert scan.count() == 0
+        found.append(str(scan.report).splitlines())
+    assert [line.split("   ")[-1].strip() for line in found[0] if line.startswith("files")] == ["0 B", "no units left"]
+    assert "             n = 3    no units left" in found[1]
+
+
+def test_merged_units_have_the_reason_of_those_that_are_left() -> None:
+    merged = [
+        merge_outcomes((ConjunctOutcome("a", 0, one),), (ConjunctOutcome("a", 0, other),))[0].unused_because
+        for one, other in [(NO_UNITS_LEFT, None), (None, NO_UNITS_LEFT), (NO_UNITS_LEFT, "overlaps")]
+    ]
+    assert merged == [None, None, "overlaps"]
 
 
 def test_a_note_is_a_separate_line_and_keeps_columns_aligned() -> None:

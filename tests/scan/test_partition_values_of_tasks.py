@@ -11,8 +11,16 @@ import pytest
 import tamis
 from builders.delta.log import DeltaLog
 from builders.delta.tables import data_file
+from tamis.formats.constants import (
+    add_partitions,
+    list_absent,
+    make_absent_values,
+    name_absent,
+    read_constants,
+    read_partitions,
+)
 from tamis.scan.planning.task_data import get_task_reader, tasks_from_table, tasks_to_table
-from tamis.scan.planning.tasks import ScanTask, read_partition_values
+from tamis.scan.planning.tasks import ScanTask
 
 
 def write_partitions(folder: Path, declared: str, *texts: str | None) -> tamis.Table:
@@ -30,7 +38,7 @@ def write_partitions(folder: Path, declared: str, *texts: str | None) -> tamis.T
 def read_through_table(scan: tamis.Scan, schema: pa.Schema) -> pa.Table:
     """Return the rows of a scan whose tasks were converted to a table and back, as for another process."""
     reader = get_task_reader(scan)
-    tasks = tasks_from_table(tasks_to_table(scan.plan("row_groups").tasks, reader.schema, reader.partition_columns))
+    tasks = sent(scan.plan("row_groups").tasks)
     return pa.Table.from_batches(reader.read(tasks), schema)
 
 
@@ -67,27 +75,30 @@ def test_F4_zeros_of_both_signs_stay_apart_in_one_read(tmp_path: Path) -> None:
         assert str(found["p"].to_pylist()[3:]) == "[nan, nan, None]"
 
 
-@pytest.mark.parametrize(
-    ("values", "runs"),
-    [
-        (pa.array(["a", "a", None, None, "", "a"]), [0, 0, 1, 1, 2, 3]),
-        (pa.array([0.0, 0.0, -0.0, float("nan"), float("nan"), None], pa.float32()), [0, 0, 1, 2, 2, 3]),
-        (pa.array([True, None, False, False]), [0, 1, 2, 2]),
-        (pa.array([2**40, 5, 5], pa.timestamp("us", "UTC")), [0, 1, 1]),
-        (pa.array([b"a", b"a", b"b"]), [0, 0, 1]),
-        (pa.array([None, None], pa.null()), [0, 0]),
-        (pa.array(["a", "a", "b"]).dictionary_encode(), [0, 0, 1]),
-        (pa.array([], pa.string()), []),
-    ],
-)
-def test_adjacent_tasks_with_the_same_values_share_them(values: pa.Array, runs: list[int]) -> None:
-    found = read_partition_values(pa.table({"p": values, "same": pa.repeat(pa.scalar(1), len(values))}))
-    identities = [id(each) for each in found]
-    assert [list(dict.fromkeys(identities)).index(each) for each in identities] == runs
-    assert all(each["p"].equals(value) or str(value) == "nan" for each, value in zip(found, values, strict=True))
+def test_constants_of_files_are_those_of_their_tasks() -> None:
+    values = pa.array([0.0, -0.0, float("nan"), None], pa.float32())
+    files = add_partitions(pa.table({"path": ["a", "b", "c", "d"]}), pa.table({"p": values, "path": [1, 2, 3, 4]}))
+    is_unknown = pa.array([False, False, True, False])
+    known = make_absent_values(pa.array([5, None, 6, None]), is_unknown)
+    files = files.append_column(name_absent(("s", "[b]")), known).append_column("other:p", known)
+    assert read_partitions(files).column_names == ["p", "path"]
+    assert list_absent(files) == {("s", "[b]"): 'absent:["s", "[b]"]'}
+    found = [{path: str(value) for path, value in each.items()} for each in read_constants(files)]
+    assert found == [
+        {("p",): "0.0", ("path",): "1", ("s", "[b]"): "5"},
+        {("p",): "-0.0", ("path",): "2", ("s", "[b]"): "None"},
+        {("p",): "nan", ("path",): "3"},
+        {("p",): "None", ("path",): "4", ("s", "[b]"): "None"},
+    ]
+    tasks = [ScanTask("a", 1, 2, 0, 3, 4, constants, ()) for constants in read_constants(files)]
+    back = [{path: str(value) for path, value in task.constants.items()} for task in sent(tasks)]
+    assert back == found
+
+
+def sent(tasks: list[ScanTask]) -> list[ScanTask]:
+    return tasks_from_table(tasks_to_table(tasks))
 
 
 def test_tasks_without_partitions_go_through_a_table() -> None:
     tasks = [ScanTask("a", 1, 2, number, 3, 4, {}, ()) for number in range(2)]
-    schema = pa.schema([("id", pa.int64())])
-    assert tasks_from_table(tasks_to_table(tasks, schema, ())) == tasks
+    assert sent(tasks) == tasks

@@ -80,10 +80,20 @@ def test_a_cast_that_does_not_fit_is_an_error_in_either_engine(text: str) -> Non
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("frobnicate(n)", "there is no function frobnicate with Spark's meaning on the embedded engine. docs/refer"),
+        ("frobnicate(n)", "there is no function frobnicate with Spark's meaning on the embedded engine. The refer"),
         ("flor(f) = 2", "there is no function flor with Spark's meaning on the embedded engine. Did you mean floor? "),
         ("floor(s) = 1", "floor(s) = 1: floor does not take string. Cast the argument, as in CAST(x AS DOUBLE)"),
-        ("n % 0 = 1", "n % 0 = 1: division by zero. Leave such rows out, as in CASE WHEN b <> 0 THEN a % b END"),
+        ("n % 0 = 1", "n % 0 = 1: division by zero. Leave such rows out, or make them NULL, as in a % nullif(b, 0)"),
+        ("n / 0 = 1", "division by zero. Leave such rows out, or make them NULL, as in a / nullif(b, 0)"),
+        ("n DIV 0 = 1", "division by zero. Leave such rows out, or make them NULL, as in a DIV nullif(b, 0)"),
+        (
+            "CAST(d AS DECIMAL(38, 0)) * CAST('9e37' AS DECIMAL(38, 0)) > 1",
+            "has more than 38 digits. Cast an operand, as in CAST(a AS DOUBLE), or make such values NULL with try_mult",
+        ),
+        (
+            "CAST(concat(t, '') AS INT) = 1",
+            "could not convert string 'n/a' to INT32. Leave such values out, or make them NULL with TRY_CAST",
+        ),
         (
             "CASE WHEN n > 0 THEN CAST(t AS INT) ELSE 0 END = 1",
             "END = 1: could not convert string 'n/a' to INT32, of t. Leave such values out, or make them NULL with TRY",
@@ -105,9 +115,37 @@ def test_an_engine_error_is_one_line_with_a_remedy(where: str, message: str) -> 
     assert "given" not in text
 
 
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (
+            "CAST(g AS INT) = 1",
+            "CAST(g AS INT) = 1: nan is out of the range of int. Leave such values out, or make them ",
+        ),
+        (
+            "CAST(g AS INT) = 1 OR levenshtein(s, 'x') = 9",
+            "OR levenshtein(s, 'x') = 9: nan is out of the range of int. ",
+        ),
+        ("CAST(n + 3000000000 AS INT) = 1", ": 3000000001 is out of the range -2147483648 to 2147483647. Leave such "),
+        ("CAST(CAST('9e37' AS DECIMAL(38, 0)) AS BIGINT) = n", "a value is out of the range of its type. Leave such "),
+    ],
+)
+def test_a_value_out_of_range_is_an_error_with_a_remedy(where: str, message: str) -> None:
+    with pytest.raises(EvaluationError) as raised:
+        find_kept(where)
+    assert message in str(raised.value)
+    assert "given" not in str(raised.value)
+    assert find_kept(re.sub(r"^CAST", "TRY_CAST", where)) == []
+
+
 def test_X11_a_case_of_many_levels_is_computed_by_the_engine() -> None:
     deep = "0"
     for level in range(200):
         # Only the engine evaluates a branch that may fail for the rows of that branch alone.
         deep = f"CASE WHEN n = {level} THEN ({deep}) ELSE n + {level} END"
     assert find_kept(f"{deep} = 202") == [30]
+
+
+@pytest.mark.parametrize("where", ["CASE WHEN n > 1 THEN NULL END", "NULL", "NOT (n = NULL)", "if(n > 1, NULL, NULL)"])
+def test_a_filter_that_is_always_null_keeps_no_row(where: str) -> None:
+    assert find_kept(where) == []

@@ -77,7 +77,7 @@ def test_a_table_describes_itself(table: tamis.Table) -> None:
     assert table.schema.field("day").type == pa.date32()
     files = table.files()
     assert files.num_rows == 12
-    assert files.column_names == ["path", "size", "num_records", "region", "day"]
+    assert files.column_names == ["path", "size", "num_records", "modified", "region", "day"]
     assert all(Path(path).is_file() for path in files["path"].to_pylist())
 
 
@@ -93,7 +93,7 @@ def test_a_single_file_and_a_flat_folder_are_tables(root: Path, tmp_path: Path) 
 
 
 def test_versions_of_a_hive_table_are_an_error_that_says_so(root: Path) -> None:
-    with pytest.raises(tamis.TamisError, match="version= was given, which a Hive-style table does not have"):
+    with pytest.raises(tamis.TamisError, match="version= was given, which a table of plain Parquet files"):
         tamis.open(root, version=3)
     with pytest.raises(InvalidArgument, match=r"no table format 'csv'\. Formats: "):
         tamis.open(root, format="csv")
@@ -241,7 +241,7 @@ def test_a_library_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     scan = table.scan("id < 10", columns=["id"])
-    with pytest.raises(MissingDependency, match=rf"to_{library}\(\) needs {library}: pip install {library}"):
+    with pytest.raises(MissingDependency, match=rf"to_{library}\(\) needs {library}: pip install 'tamis\[{library}\]'"):
         getattr(scan, f"to_{library}")()
 
 
@@ -354,7 +354,7 @@ def test_a_report_says_what_each_conjunct_did_at_each_level(table: tamis.Table) 
     where = "region = 'eu' AND id < 150 AND upper(name) = 'X' AND name LIKE '%7' AND amount < 3000 AND tags IS NOT NULL"
     report = table.scan(where).plan().report
     assert list_reasons(table.scan("amount > 300").plan().report, "row_groups") == {
-        "amount > 300.0": (0, "NaN count is unknown, and NaN is larger than every number")
+        "amount > 300": (0, "NaN count is unknown, and NaN is larger than every number")
     }
     assert list_reasons(report, "partitions")["region = 'eu'"] == (2, None)
     assert list_reasons(report, "partitions")["id < 150"] == (0, "not a partition column")
@@ -363,7 +363,7 @@ def test_a_report_says_what_each_conjunct_did_at_each_level(table: tamis.Table) 
     assert groups["id < 150"][0] == 12
     assert groups["upper(name) = 'X'"] == (0, "function on column: upper(name)")
     assert groups["name LIKE '%7'"] == (0, "pattern starts with a wildcard")
-    assert groups["amount < 3000.0"] == (0, "overlaps")
+    assert groups["amount < 3000"] == (0, "overlaps")
     assert groups["tags IS NOT NULL"] == (0, "no statistics")
 
 
@@ -453,7 +453,7 @@ def test_D24_a_partition_filter_on_a_table_without_partitions_is_an_error(tmp_pa
     assert table.scan(PartitionFilter.or_()).count() == 0
     assert table.scan(PartitionFilter.and_()).count() == ROWS_PER_FILE
     for where in (PartitionFilter.eq("id", "5"), PartitionFilter.neq("id", "5"), PartitionFilter.in_("id", [])):
-        with pytest.raises(UnknownColumn, match="no partition column 'id'"):
+        with pytest.raises(UnknownColumn, match=r"no partition column 'id' .*\. Partition columns: none\.$"):
             table.scan(where).count()
 
 

@@ -87,6 +87,7 @@ def test_an_unknown_column_of_one_file_or_a_merged_schema_gets_no_hint(tmp_path:
 
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize(("first", "second"), list(permutations(NUMBERS, 2)), ids=str)
+@pytest.mark.one_in(6)
 def test_T11_files_of_two_number_types_give_all_rows_or_an_error(
     tmp_path: Path, first: pa.DataType, second: pa.DataType, partitioned: bool
 ) -> None:

@@ -13,7 +13,7 @@ import tamis
 from builders.hive.tables import write_hive_table
 from tamis.errors import EvaluationError, InvalidArgument, UnknownColumn, VerificationFailed
 from tamis.formats.hive.table import HiveTable
-from tamis.formats.source import FileListing, list_levels
+from tamis.formats.source import TABLE_FORMATS, FileListing
 from tamis.io.storage import open_storage
 from tamis.scan.scan import Scan, get_planner
 from tamis.scan.verify import assert_same_rows, list_level_subsets, name_levels, verify
@@ -45,12 +45,12 @@ class ListsTooFew:
         listing = self._table.list_files(predicate, levels, limit, with_rows=with_rows)
         if self._level not in levels:
             return listing
-        return FileListing(listing.files[:-1], listing.partitions[:-1], listing.levels)
+        return FileListing(listing.files[:-1], listing.levels)
 
 
 def test_every_subset_of_levels_runs_once_and_returns_the_same_rows(table: Path) -> None:
-    results = verify(tamis.open(table), "region = 'eu' AND id BETWEEN 120 AND 124")
-    assert [result.levels for result in results] == list_level_subsets(list_levels("hive"))
+    results = tamis.open(table).verify("region = 'eu' AND id BETWEEN 120 AND 124", ["id"])
+    assert [result.levels for result in results] == list_level_subsets(TABLE_FORMATS["hive"].levels)
     assert {(result.rows, result.count, result.same) for result in results} == {(5, 5, True)}
     assert len({result.checksum for result in results}) == 1
     assert_same_rows(results)

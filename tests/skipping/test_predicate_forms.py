@@ -25,7 +25,7 @@ from builders.skipping.units import (
     find_outcomes,
     make_batch,
 )
-from tamis.expr.nodes import Call, Column, Expr, Literal, not_
+from tamis.expr.nodes import Call, Column, Expr, Literal, Name, not_
 from tamis.skipping.handler import ARROW
 from tamis.skipping.predicate import make_predicate
 from tamis.skipping.prune import prune
@@ -312,6 +312,6 @@ def test_X11_a_case_of_fifteen_hundred_levels_is_rewritten():
 def test_X11_a_list_of_a_hundred_thousand_items_is_searched():
     items = tuple(Literal(value, pa.int64()) for value in range(0, 200_000, 2))
     batch = make_batch({"x": (INT, [Unit(1, 1), Unit(2, 3), Unit(199_999, 300_000), Unit(4, 4)])})
-    pruned = prune(batch, make_predicate(Call("in", (Column(("x",)), *items)), pa.schema([("x", INT)]), "t").conjuncts)
+    pruned = prune(batch, make_predicate(Call("in", (Name(("x",)), *items)), pa.schema([("x", INT)]), "t").conjuncts)
     assert pruned.selection.to_pylist() == [False, True, False, True]
     assert pruned.fully_matched[0].to_pylist() == [False, True]

@@ -14,11 +14,12 @@ import pyarrow as pa
 from builders.case_files import Case, Fields, check_case, parametrize_cases, read_cases
 from tamis import types
 from tamis.expr.bind import bind
+from tamis.expr.functions.table import negate
 from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, find_columns, transform
 from tamis.expr.normalise import normalise
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.sql.printer import to_display_sql, to_sql
-from tamis.skipping.answers import Answers, all_of, any_of, negate
+from tamis.skipping.answers import Answers, all_of, any_of
 from tamis.skipping.metadata import ROW_COUNT, lower, null_count, upper
 from tamis.skipping.rewrite import Conjunct, rewrite
 
@@ -68,13 +69,13 @@ def _describe_conjunct(conjunct: Conjunct, answers: Answers) -> Fields:
 
 def _print(answer: Expr, columns: tuple[Column, ...]) -> str:
     """Return the SQL of an answer, with the long forms of `constant(x)` and `value(x)` abbreviated."""
-    known = {_make_constant(column): Column((f"constant({'.'.join(column.path)})",)) for column in columns}
+    known = {_make_constant(column): Column((f"constant({'.'.join(column.path)})",), None) for column in columns}
     is_constant = all_of(*known.values())
 
     def abbreviate(node: Expr) -> Expr:
         match node:
             case Call("case", (condition, Column((name,)), Literal(value=None))) if condition == is_constant:
-                return Column((name.replace("lower:", "value(") + ")",))
+                return Column((name.replace("lower:", "value(") + ")",), None)
             case Literal(value=int()) if pa.types.is_integer(node.type):
                 return Literal(node.value, types.LONG)
             case _:

@@ -9,7 +9,7 @@ import pytest
 
 from builders.skipping.units import ALL_NULL, DATE, DOUBLE, INT, TEXT, TIMESTAMP, Unit, explain_unused, make_batch
 from tamis.skipping.predicate import make_predicate
-from tamis.skipping.prune import SKIPPED_BEFORE, prune
+from tamis.skipping.prune import NO_UNITS_LEFT, SKIPPED_BEFORE, prune
 
 DAYS = Unit(date(2024, 1, 1), date(2024, 12, 31))
 
@@ -95,7 +95,15 @@ def test_no_units_need_no_reason():
     conjuncts = make_predicate("x % 2 = 0", pa.schema([("x", INT)]), "t").conjuncts
     pruned = prune(make_batch({"x": (INT, [])}), conjuncts)
     assert pruned.selection.to_pylist() == []
-    assert [each.unused_because for each in pruned.outcomes] == [None]
+    assert [each.unused_because for each in pruned.outcomes] == [NO_UNITS_LEFT]
+
+
+@pytest.mark.parametrize("where", ["a > 5 AND b > 5", "b > 5 AND a > 5"])
+def test_a_conjunct_of_units_that_others_skip_says_so(where):
+    conjuncts = make_predicate(where, pa.schema([("a", INT), ("b", INT)]), "t").conjuncts
+    pruned = prune(make_batch({"a": (INT, [Unit(1, 3)]), "b": (INT, [Unit(7, 9)])}), conjuncts)
+    found = {each.predicate: (each.skipped, each.unused_because) for each in pruned.outcomes}
+    assert found == {"a > 5": (1, None), "b > 5": (0, NO_UNITS_LEFT)}
 
 
 def test_a_unit_that_several_conjuncts_skip_counts_for_the_first():

@@ -43,9 +43,16 @@ _COMMAND_LINE_REPLACEMENTS = (
     (r"; for others pass storage_options=\{[^}]*\}", "; others can be opened from Python"),
     (r", or pass storage_options=\{[^}]*\}", ""),
     (r"\bstorage_options for\b", "storage options for"),
-    (r", and in Python as col\([^)]*\)", ""),
     (r"\bRegister one with c\.register\(name, table\)", "Pass its URI after the query, or --table NAME=URI"),
     (r"\bregister it with c\.register\(name, table\)", "pass its URI after the query, or --table NAME=URI"),
+    (r"\bregister them with c\.register\(name, table\)", "pass their URIs after the query, or --table NAME=URI"),
+    (r"\b(R|r)egister the table with c\.register\(name, table\)", "pass its URI after the query, or --table NAME=URI"),
+    (
+        r"Spark's other functions run with tamis\.connect\(spark=…\), DuckDB's functions with",
+        "DuckDB's functions run with",
+    ),
+    (r"\bc\.sql\(…, dialect='duckdb'\)", "--dialect duckdb"),
+    (r", so there is no history\(\): refresh\(\) returns it as it is now", ", so it has no history"),
     (r"; c\.tables lists the tables of a session", ""),
     (r"; c\.open\(uri\)\.schema tells the columns of a table", "; tamis inspect shows the columns of a file"),
     (r"\bc\.explain\(query\) tells", "--explain shows"),
@@ -144,7 +151,8 @@ def debug_option(command: Command) -> Command:
 def _flush_or_discard() -> None:
     """Flush what was written before an error, unless flushing fails."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError:
         _discard_stdout()
 

@@ -9,15 +9,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import click
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tamis import types
-from tamis.cli.output import explain_write_errors, format_json_rows, is_terminal, write_all
+from tamis.cli.errors import Command
+from tamis.cli.output import explain_write_errors, format_json_rows, is_terminal, print_note, write_all
 from tamis.cli.text import format_cells, join_lines
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, format_count
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.types import type_name_with_article
 
@@ -125,6 +127,24 @@ _WRITERS: dict[str, Callable[[Any, pa.Schema], Writer]] = {
 }
 
 
+def output_options(command: Command) -> Command:
+    """Add the options that choose a file to write, and its format, to a command."""
+    to_file = click.option(
+        "--output",
+        metavar="FILE",
+        help="Write the rows to a .parquet, .arrow, .arrows, .csv or .jsonl file; - is stdout.",
+    )
+    in_format = click.option(
+        "--output-format", type=click.Choice(OUTPUT_FORMATS), help="Format to write, regardless of the file extension."
+    )
+    return to_file(in_format(command))
+
+
+def check_output_options(output: str | None, output_format: str | None) -> None:
+    if output is None and output_format is not None:
+        raise click.UsageError("--output-format requires --output; for stdout use --output -")
+
+
 def choose_output_format(output: str, given: str | None) -> str:
     """Return the format to write: the given one, or the one of the file extension."""
     if output != STDOUT and Path(output).is_dir():
@@ -150,6 +170,10 @@ def export(batches: Iterable[pa.RecordBatch], schema: pa.Schema, output: str, fo
         return _write(_Sink(sys.stdout.buffer, "stdout"), batches, schema, format)
     with open_new_file(output) as file:
         return _write(_Sink(file, f"'{output}'"), batches, schema, format)
+
+
+def print_written_note(rows: int, output: str, format: str) -> None:
+    print_note(f"{format_count(rows, 'row')} written to {'stdout' if output == STDOUT else output} as {format}")
 
 
 def _write(sink: _Sink, batches: Iterable[pa.RecordBatch], schema: pa.Schema, format: str) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from tamis.cli.errors import Command
-from tamis.expr.nodes import Expr, and_
+from tamis.expr.nodes import Unbound, and_
 from tamis.formats.open_source import FORMATS
 from tamis.formats.source import LEVELS
 from tamis.parquet.footer.leaves import Int96
@@ -35,19 +35,8 @@ class Request:
     """A table and a scan of it, as the user requested them."""
 
     uri: str
-    format: str | None = None
-    version: int | None = None
-    timestamp: str | None = None
-    snapshot_id: int | None = None
-    ref: str | None = None
-    catalog: Mapping[str, str] | str | None = None
-    relocate: bool = True
-    allow_outside: bool = False
-    index: str | None = None
-    partitioning: Mapping[str, str] | None = None
-    merge_schema: bool = False
-    int96: Int96 = "instant"
-    storage_options: Mapping[str, str] | None = None
+    opening: Mapping[str, Any]
+    """The options for opening the table, which are arguments of `open_table`."""
     where: Sequence[str] = ()
     """Filters; all of them must be true."""
     columns: Sequence[str] | None = None
@@ -57,7 +46,7 @@ class Request:
     principal: str | None = None
 
     def open(self) -> Table | ProtectedTable:
-        table = self._open()
+        table = open_table(self.uri, **self.opening)
         if self.policies is None and self.principal is None:
             return table
         # Imported lazily: few commands use policies.
@@ -66,24 +55,6 @@ class Request:
 
         return protect_table(table, load_policies(self.policies), self.principal)
 
-    def _open(self) -> Table:
-        return open_table(
-            self.uri,
-            self.format,
-            self.version,
-            self.timestamp,
-            self.snapshot_id,
-            self.ref,
-            self.storage_options,
-            self.catalog,
-            partitioning=self.partitioning,
-            merge_schema=self.merge_schema,
-            int96=self.int96,
-            allow_outside=self.allow_outside,
-            relocate=self.relocate,
-            index=False if self.index == "none" else self.index,
-        )
-
     def scan(self) -> LazyScan:
         return self.scan_table(self.open())
 
@@ -91,7 +62,7 @@ class Request:
         return table.scan(self.filter, self.columns, self.row_limit, levels=self.levels)
 
     @property
-    def filter(self) -> Expr | None:
+    def filter(self) -> Unbound | None:
         if not self.where:
             return None
         # Imported lazily: only filters need sqlglot.
@@ -131,6 +102,10 @@ def _parse_levels(context: click.Context, parameter: click.Parameter, value: str
         if name not in LEVELS:
             raise click.BadParameter(f"unknown level {name!r}: name some of {','.join(LEVELS)}, or none")
     return names
+
+
+def _parse_index(context: click.Context, parameter: click.Parameter, value: str | None) -> str | bool | None:
+    return False if value == "none" else value
 
 
 def parse_assignments(
@@ -217,22 +192,22 @@ storage_option: Callable[[Any], Any] = click.option(
     help="Storage option, as in AWS_REGION=eu-west-1; may be repeated.",
 )
 
-_TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option("--format", type=click.Choice(FORMATS), help="Format of the table.  [default: detected]"),
-    click.option(
+_TABLE_OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "format": click.option("--format", type=click.Choice(FORMATS), help="Format of the table.  [default: detected]"),
+    "version": click.option(
         "--version",
         type=_Number(min=0),
         metavar="N",
         help="Version of a Delta table.  [default: the latest]",
     ),
-    click.option(
+    "timestamp": click.option(
         "--timestamp",
         metavar="TIME",
         help="Read a Delta or Iceberg table as of this time: 2024-03-01T12:00:00Z; UTC if no zone is given.",
     ),
-    click.option("--snapshot-id", type=int, metavar="ID", help="Snapshot of an Iceberg table."),
-    click.option("--ref", metavar="NAME", help="Branch or tag of an Iceberg table.  [default: main]"),
-    click.option(
+    "snapshot_id": click.option("--snapshot-id", type=int, metavar="ID", help="Snapshot of an Iceberg table."),
+    "ref": click.option("--ref", metavar="NAME", help="Branch or tag of an Iceberg table.  [default: main]"),
+    "catalog": click.option(
         "--catalog",
         metavar="NAME|KEY=VALUE",
         callback=parse_catalog,
@@ -240,71 +215,54 @@ _TABLE_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Catalog of the Iceberg table that URI names: one configured for pyiceberg, or its properties, such as "
         "name=…, type=… and uri=….",
     ),
-    click.option(
+    "relocate": click.option(
         "--relocate/--no-relocate",
         default=True,
         help="Read a moved Iceberg table from its current location.  [default: relocate]",
     ),
-    click.option(
+    "allow_outside": click.option(
         "--allow-outside",
         is_flag=True,
         help="Read files outside of the table's directory, if its log, its metadata or a symbolic link refers to them.",
     ),
-    click.option(
+    "index": click.option(
         "--index",
         metavar="PATH",
+        callback=_parse_index,
         help="Directory of a statistics index, or none.  [default: the index next to the table, if there is one]",
     ),
-    click.option(
+    "partitioning": click.option(
         "--partitioning",
         metavar="COLUMN=TYPE",
         callback=parse_assignments,
         multiple=True,
         help="Type of a partition column, as in day=date; may be repeated.",
     ),
-    click.option(
+    "merge_schema": click.option(
         "--merge-schema",
         is_flag=True,
         help="Merge the schemas of all files, with the widest types, instead of using that of the first file.",
     ),
-    click.option(
+    "int96": click.option(
         "--int96",
         type=click.Choice(get_args(Int96)),
         default="instant",
         show_default=True,
         help="Interpret INT96 timestamps in Parquet files as instants, or as local times without a zone.",
     ),
-    storage_option,
-)
-_TABLE_NAMES = (
-    "format",
-    "version",
-    "timestamp",
-    "snapshot_id",
-    "ref",
-    "catalog",
-    "relocate",
-    "allow_outside",
-    "index",
-    "partitioning",
-    "merge_schema",
-    "int96",
-    "storage_options",
-)
-
-
+    "storage_options": storage_option,
+}
 _TIME_TRAVEL = ("version", "timestamp", "snapshot_id", "ref")
 """Options that choose a version of a table, and exclude each other."""
 
 
 def table_options(*names: str) -> Callable[[Command], Command]:
     """Add some of the options for opening a table to a command, each as a separate argument."""
-    options = dict(zip(_TABLE_NAMES, _TABLE_OPTIONS, strict=True))
 
     def decorate(command: Command) -> Command:
         decorated: Any = command
         for name in reversed(names):
-            decorated = options[name](decorated)
+            decorated = _TABLE_OPTIONS[name](decorated)
         return decorated  # type: ignore[no-any-return]
 
     return decorate
@@ -316,20 +274,20 @@ def names_option(name: str, help: str) -> Callable[[Any], Any]:
 
 
 def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
-    """Add the table argument, the named scan options and the table options to a command, as one `Request`.
+    """Add the table argument, the named scan options (without names, all) and the table options to a command.
 
-    `helps` are help texts for options that mean something else in this command.
+    The command takes them as one `Request`. `helps` are help texts for options that mean something else in it.
     """
+    names = names or tuple(_SCAN_OPTIONS)
 
     def decorate(command: Command) -> Command:
-        asked = ("uri", *names, *_TABLE_NAMES)
-
         @functools.wraps(command)
         def with_request(**given: Any) -> Any:
-            request = Request(**{name: given.pop(name) for name in asked})
+            opening = {name: given.pop(name) for name in _TABLE_OPTIONS}
+            request = Request(given.pop("uri"), opening, **{name: given.pop(name) for name in names})
             if request.principal is not None and request.policies is None:
                 raise click.UsageError("--principal requires --policies")
-            chosen = [name for name in _TIME_TRAVEL if getattr(request, name) is not None]
+            chosen = [name for name in _TIME_TRAVEL if opening[name] is not None]
             if len(chosen) > 1:
                 first, second = (f"--{name.replace('_', '-')}" for name in chosen[:2])
                 raise click.UsageError(f"{first} and {second} exclude each other: each chooses a version")
@@ -341,7 +299,7 @@ def request_options(*names: str, **helps: str) -> Callable[[Command], Command]:
         ]
         decorated: Any = with_request
         # Click shows options in reverse order of their addition.
-        for option in reversed((*scan_options, *_TABLE_OPTIONS)):
+        for option in reversed((*scan_options, *_TABLE_OPTIONS.values())):
             decorated = option(decorated)
         return click.argument("uri", metavar="URI")(decorated)  # type: ignore[no-any-return]
 

@@ -6,7 +6,6 @@ a backslash, tab or line break inside a value is `\\\\`, `\\t`, `\\n` or `\\r`. 
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.cli.text import escape_control_characters, format_cells, format_json_objects, join_lines
-from tamis.errors import StorageError, UnknownColumn, format_count
+from tamis.errors import StorageError, UnknownColumn, suggest_name
 from tamis.scan.reading.pipeline import coalesce_batches
 
 NULL_IN_LINES = "\\N"
@@ -31,13 +30,16 @@ _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
 def is_terminal() -> bool:
     """Return whether stdout is a terminal. It ignores settings that force colours, which must not affect a pipe."""
-    return sys.stdout.isatty()
+    # A process may be started with a closed stdout.
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def write(content: str | bytes | pa.Buffer) -> None:
     """Write to stdout as UTF-8, regardless of the locale."""
     data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     with explain_write_errors("stdout"):
+        if sys.stdout is None:
+            raise StorageError("cannot write to stdout: it is closed. Redirect it to a file or a program")
         write_all(sys.stdout.buffer, data)
 
 
@@ -51,7 +53,8 @@ def write_all(stream: IO[bytes], data: bytes | pa.Buffer) -> None:
 def flush() -> None:
     """Flush stdout: an error is raised here, where it is handled, instead of when Python exits."""
     with explain_write_errors("stdout"):
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
 
 
 @contextmanager
@@ -68,15 +71,6 @@ def explain_write_errors(location: str) -> Iterator[None]:
 def print_note(text: str) -> None:
     """Print a note to stderr, so that it is not part of the result."""
     click.echo(escape_control_characters(text), err=True)
-
-
-def print_shown_note(rows: int, hidden: Sequence[str], columns: int, *, has_more: bool, way_out: str) -> None:
-    """Print how much of a result the terminal shows, and how to see the rest."""
-    count = format_count(rows, "row")
-    print_note(f"the first {count}; --limit N shows more, --limit all shows all" if has_more else count)
-    if hidden:
-        fit = f"{columns - len(hidden)} of {columns} columns fit"
-        print_note(f"{fit}; {way_out}, --json shows all. Not shown: {', '.join(hidden)}")
 
 
 def write_json(value: Any) -> None:
@@ -104,8 +98,7 @@ def select_columns(rows: pa.Table, names: Sequence[str], of: str) -> pa.Table:
     """Return some columns of a list that a command prints. `of` names the list in messages."""
     for name in names:
         if name not in rows.column_names:
-            near = difflib.get_close_matches(name.casefold(), rows.column_names, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = suggest_name(name, rows.column_names)
             raise UnknownColumn(f"{of} has no column {name!r}.{hint} Columns: {', '.join(rows.column_names)}")
     return rows.select(list(names))
 

@@ -88,5 +88,5 @@ def set_total_bytes(meter: Meter, scan: LazyScan) -> None:
 
 
 def is_interactive() -> bool:
-    """Whether stderr is a terminal, and stdout too, so that no output breaks the bar."""
-    return sys.stderr.isatty() and sys.stdout.isatty()
+    """Return whether stderr is a terminal, and stdout too, so that no output breaks the bar."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stderr, sys.stdout))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from itertools import chain, islice
 
 import pyarrow as pa
 from rich import box
@@ -13,8 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tamis import types
-from tamis.cli.output import ROWS_PER_TABLE
+from tamis.cli.output import ROWS_ON_A_TERMINAL, ROWS_PER_TABLE, flush, print_note, write_json_lines
 from tamis.cli.text import escape_control_characters, format_cells
+from tamis.errors import format_count
+from tamis.scan.reading.pipeline import coalesce_batches
 
 MAX_CELL_WIDTH = 60
 _BETWEEN_COLUMNS = 3
@@ -40,6 +44,42 @@ def show_rows(rows: pa.Table) -> list[str]:
     for start in range(0, max(rows.num_rows, 1), ROWS_PER_TABLE):
         hidden = _show_table(console, rows.slice(start, ROWS_PER_TABLE))
     return hidden
+
+
+def show_result(
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    is_default: bool,
+    as_json: bool,
+    way_out: str,
+    reading: AbstractContextManager[object],
+) -> None:
+    """Show rows as tables or JSON, then a note about how much is shown; `way_out` says how to see other columns.
+
+    With `is_default`, at most `ROWS_ON_A_TERMINAL` are shown: `batches` have one more where there are more. The first
+    rows are read inside of `reading`.
+    """
+    coalesced = coalesce_batches(batches, enough_rows=ROWS_PER_TABLE)
+    with reading:
+        first = pa.Table.from_batches([*islice(coalesced, 1)], schema)
+    has_more = is_default and first.num_rows > ROWS_ON_A_TERMINAL
+    head = first.slice(0, ROWS_ON_A_TERMINAL) if is_default else first
+    shown = 0
+    hidden: list[str] = []
+    for rows in chain([head], (pa.Table.from_batches([batch]) for batch in coalesced)):
+        if as_json:
+            write_json_lines(rows.to_batches())
+        else:
+            hidden = show_rows(rows)
+        shown += rows.num_rows
+    # Flush, so that the notes on stderr appear after the rows.
+    flush()
+    count = format_count(shown, "row")
+    print_note(f"the first {count}; --limit N shows more, --limit all shows all" if has_more else count)
+    if hidden:
+        fit = f"{len(schema) - len(hidden)} of {len(schema)} columns fit"
+        print_note(f"{fit}; {way_out}, --json shows all. Not shown: {', '.join(hidden)}")
 
 
 def _show_table(console: Console, rows: pa.Table) -> list[str]:

@@ -5,7 +5,7 @@ the implementations.
 
 Reading order:
 
-- `jobs`, `local`  which engine runs a job; the engine that uses threads of this process
-- `duckdb`         the embedded engine: filters that Arrow cannot evaluate, and queries
-- `spark`          jobs, scans and queries on Spark
+- `jobs`    which engine runs a job; the engine that uses threads of this process
+- `duckdb`  the embedded engine: filters that Arrow cannot evaluate, and queries
+- `spark`   jobs, scans and queries on Spark
 """

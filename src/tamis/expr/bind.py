@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -20,17 +20,20 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import ExpressionError, TypeMismatch, format_position
 from tamis.expr.datetime_text import parse_time
-from tamis.expr.functions.table import COMPARISONS, MIRRORED, strip_widening_casts, type_of
+from tamis.expr.foreign import bind_foreign_call, get_foreign_operands, is_marked, remove_mark
+from tamis.expr.functions.table import FUNCTIONS, is_comparison, mirror, strip_widening_casts, type_of
 from tamis.expr.literals import cast_literal, parse_number, parse_special_float, parse_timestamp
-from tamis.expr.names import resolve
+from tamis.expr.names import refuse_quoted_names, resolve
 from tamis.expr.nodes import (
     FALSE,
     NULL,
     TRUE,
+    AnyExpr,
     Call,
     Column,
     Expr,
     Literal,
+    Name,
     and_,
     find_columns,
     fold,
@@ -38,11 +41,11 @@ from tamis.expr.nodes import (
     replace_args,
     walk,
 )
-from tamis.expr.sql.printer import to_display_sql
+from tamis.expr.sql.printer import to_display_sql, to_sql
 from tamis.types import (
     UNITS_PER_SECOND,
-    decimal_digits,
-    integer_range,
+    find_common_number_type,
+    get_integer_range,
     is_bytes,
     is_number,
     is_ordered,
@@ -53,7 +56,7 @@ from tamis.types import (
 
 
 def bind(
-    expr: Expr,
+    expr: AnyExpr,
     schema: pa.Schema,
     table: str = "the table",
     where: str = "where",
@@ -63,27 +66,38 @@ def bind(
 ) -> Expr:
     """Resolve the names of an expression against a schema and give its operands exact common types.
 
+    The columns of a bound expression count as their names.
     With `typed`, only these columns get a type: the types in the schema of the other columns are not relied on.
     `get_text` returns the text of a partition value, `partition_text('name')`; None where there are no partitions.
     """
 
-    def combine(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    def check_quoted(literal: Any) -> Literal:
+        refuse_quoted_names(literal.quoted, schema.names, where)
+        return Literal(literal.value, literal.type)
+
+    def combine(node: AnyExpr, args: tuple[Expr, ...]) -> Expr:
         match node:
-            case Column():
+            case Name() | Column():
                 column = resolve(node, schema, table, where, context=expr)
                 is_typed = typed is None or column.path[0] in typed
-                return column if is_typed else Column(column.path, column.position, exact=column.exact)
+                return column if is_typed else replace(column, type=None)
             case Literal():
-                return node
+                return check_quoted(node) if node.quoted else node
+            case Call() if is_marked(node):
+                return bind_foreign_call(node, args, _bind_call)
             case Call():
-                bound = replace_args(node, args)
-                assert isinstance(bound, Call)
+                own = tuple(map(remove_mark, args))
+                items = node.args[len(own) :]
+                if any(isinstance(item, Literal) and item.quoted for item in items):
+                    node = Call(node.function, (*own, *map(check_quoted, items)), node.position)
+                bound = replace_args(node, own)
                 if bound.function == "partition_text":
                     return _bind_partition_text(bound, get_text, table)
-                _refuse_quoted_name(bound, schema)
+                if bound.function == ARROW_CAST:
+                    bound = _bind_arrow_cast(bound)
                 return _bind_call(bound)
 
-    return fold(expr, combine)
+    return remove_mark(fold(expr, combine, get_foreign_operands))
 
 
 def _bind_partition_text(call: Call, get_text: Callable[[str], Expr] | None, table: str) -> Expr:
@@ -100,18 +114,44 @@ def _bind_partition_text(call: Call, get_text: Callable[[str], Expr] | None, tab
     return get_text(name)
 
 
+ARROW_CAST = "arrow_cast"
+"""A cast of pyarrow, which is bound to a cast of SQL if the type of its argument is one that both cast alike."""
+
+
+def _bind_arrow_cast(call: Call) -> Call:
+    value, target = call.args
+    assert isinstance(target, Literal)
+    source, wanted = type_of(value), types.type_from_name(target.value)
+    if source is not None and _differs_in_arrow(source, wanted):
+        shown = type_name_with_article(source)
+        raise ExpressionError(
+            f"pyarrow's cast of {to_display_sql(value)}, {shown}, to {type_name(wanted)} has another result than SQL's "
+            f"CAST: compare {to_display_sql(value)} with {shown}, or write the filter as SQL text"
+        )
+    return Call("cast", call.args)
+
+
+def _differs_in_arrow(source: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether pyarrow casts to other values: it counts ticks of a timestamp's unit, and SQL counts seconds."""
+    if pa.types.is_temporal(source) != pa.types.is_temporal(target):
+        return not is_text(source) and not (pa.types.is_date(source) and is_text(target))
+    # 1e10 is '1.0E10' in SQL.
+    return pa.types.is_floating(source) and is_text(target)
+
+
 # --- Types ----------------------------------------------------------------------------------------------------------
 
 
 def _bind_call(call: Call) -> Expr:
-    if call.function in COMPARISONS:
+    if is_comparison(call):
         return _bind_comparison(call.function, call.args[0], call.args[1], call)
+    known = FUNCTIONS.get(call.function)
     match call.function, call.args:
         case "in", (value, *items):
             return _bind_in(value, tuple(items), call)
         case (("and" | "or" | "not"), args):
             return _bind_logic(call, args)
-        case (("like" | "startswith" | "endswith" | "contains"), (value, *_)):
+        case _, (value, *_) if known is not None and known.pattern is not None:
             return _bind_text_test(call, value)
         case "isnan", (value,):
             return _bind_isnan(call, value)
@@ -127,22 +167,6 @@ def _bind_isnan(call: Call, value: Expr) -> Expr:
     if not pa.types.is_floating(data_type):
         return FALSE
     return Call("<=>", (value, Literal(float("nan"), data_type)))
-
-
-_VALUE_TESTS = COMPARISONS | {"in", "like", "startswith", "endswith", "contains", "is_null", "is_not_null"}
-
-
-def _refuse_quoted_name(call: Call, schema: pa.Schema) -> None:
-    """Raise for `"region" = 'eu'`, which compares two texts, where a column has that name: it is surely a mistake."""
-    if call.function not in _VALUE_TESTS or not all(isinstance(arg, Literal) and not arg.is_null for arg in call.args):
-        return
-    texts = {arg.value.casefold() for arg in call.args[:2] if isinstance(arg, Literal) and isinstance(arg.value, str)}
-    for field in schema:
-        if field.name.casefold() in texts:
-            raise ExpressionError(
-                f"{to_display_sql(call)} compares the text {field.name!r}, not the column of that name: in Spark's SQL "
-                f"double quotes delimit a text. Write `{field.name}`, and in Python as col({field.name!r})"
-            )
 
 
 def _bind_logic(call: Call, args: tuple[Expr, ...]) -> Expr:
@@ -175,7 +199,7 @@ def _bind_text_test(call: Call, value: Expr) -> Expr:
 
 def _bind_comparison(function: str, left: Expr, right: Expr, call: Call) -> Expr:
     if isinstance(left, Literal) and not isinstance(right, Literal):
-        return _bind_comparison(MIRRORED[function], right, left, call)
+        return _bind_comparison(mirror(Call(function, (left, right))).function, right, left, call)
     left_type, right_type = type_of(left), type_of(right)
     for nested, other in ((left, right_type), (right, left_type)):
         _refuse_nested(nested, other, call)
@@ -234,11 +258,15 @@ _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 def _make_mismatch_error(call: Call, left: pa.DataType, right: pa.DataType, value: Expr) -> TypeMismatch:
     example = next((text for is_kind, text in _EXAMPLES if is_kind(left)), None)
     if isinstance(value, Literal) and is_text(right):
-        return TypeMismatch(
+        error = TypeMismatch(
             f"cannot compare in {to_display_sql(call)}{format_expression_position(call)}: {to_display_sql(value)} is "
             f"not a valid {type_name(left)}. "
             + (f"Write a value such as {example}" if example else "Correct the value, or cast one side")
         )
+        # Spark compares a decimal with a text as doubles.
+        compared = types.DOUBLE if pa.types.is_decimal(left) else left
+        error.failing_cast = f"CAST({to_sql(value)} AS {type_name(compared)})"
+        return error
     # A date without quotes is a subtraction: a constant, but not a literal.
     is_constant = not find_columns(value) and example is not None
     return TypeMismatch(
@@ -248,7 +276,7 @@ def _make_mismatch_error(call: Call, left: pa.DataType, right: pa.DataType, valu
     )
 
 
-def format_expression_position(expr: Expr) -> str:
+def format_expression_position(expr: AnyExpr) -> str:
     """Return the position of an expression in the SQL text, for a message; empty if it was not parsed from text.
 
     It is the position of its first column or unsupported function.
@@ -273,23 +301,23 @@ def compare_with_neighbours(function: str, value: Expr, neighbours: Neighbours, 
         return _compare_range(function, value, first, last)
     match function:
         case "=":
-            return _false_or_null(value)
+            return _make_false_or_null(value)
         case "<>":
-            return _true_or_null(value)
+            return _make_true_or_null(value)
         case "<=>":
             return FALSE
         case "<" | "<=":
             if neighbours.below is None:
-                return _false_or_null(value)
+                return _make_false_or_null(value)
             # NaN is above every number: it is not below the literal, even if no number is above the literal.
             if neighbours.above is None and not pa.types.is_floating(data_type):
-                return _true_or_null(value)
+                return _make_true_or_null(value)
             return Call("<=", (value, Literal(neighbours.below, data_type)))
         case _:
             if neighbours.above is None:
-                return _false_or_null(value)
+                return _make_false_or_null(value)
             if neighbours.below is None:
-                return _true_or_null(value)
+                return _make_true_or_null(value)
             return Call(">=", (value, Literal(neighbours.above, data_type)))
 
 
@@ -308,12 +336,12 @@ def _compare_range(function: str, value: Expr, first: Literal, last: Literal) ->
             return Call(function, (value, last))
 
 
-def _false_or_null(value: Expr) -> Expr:
+def _make_false_or_null(value: Expr) -> Expr:
     """Return a predicate that is FALSE, or NULL where the value is NULL."""
     return and_(Call("is_null", (value,)), NULL)
 
 
-def _true_or_null(value: Expr) -> Expr:
+def _make_true_or_null(value: Expr) -> Expr:
     """Return a predicate that is TRUE, or NULL where the value is NULL."""
     return or_(Call("is_not_null", (value,)), NULL)
 
@@ -352,7 +380,7 @@ def _bind_in(value: Expr, items: tuple[Expr, ...], call: Call) -> Expr:
             ranges.append(compare_with_neighbours("=", value, neighbours, value_type))
     if len(literals) < len(items):
         kept.append(Literal(None, value_type))
-    in_list = Call("in", (value, *kept)) if kept else _false_or_null(value)
+    in_list = Call("in", (value, *kept)) if kept else _make_false_or_null(value)
     return or_(in_list, *ranges) if ranges else in_list
 
 
@@ -361,7 +389,7 @@ def find_common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | Non
     if left == right:
         return left
     if is_number(left) and is_number(right):
-        return _find_common_number_type(left, right)
+        return find_common_number_type((left, right))
     if pa.types.is_date(left) and pa.types.is_date(right):
         return types.DATE
     if all(pa.types.is_date(each) or pa.types.is_timestamp(each) for each in (left, right)):
@@ -373,17 +401,6 @@ def find_common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | Non
         if is_text(text) and not is_bytes(other):
             return types.STRING if is_text(other) else _find_common_type_with_text(other)
     return types.BINARY if is_bytes(left) and is_bytes(right) else None
-
-
-def _find_common_number_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    if pa.types.is_floating(left) or pa.types.is_floating(right):
-        return types.DOUBLE
-    if pa.types.is_integer(left) and pa.types.is_integer(right):
-        return pa.decimal128(20, 0) if pa.types.is_uint64(left) or pa.types.is_uint64(right) else types.LONG
-    digits = [decimal_digits(each) for each in (left, right)]
-    scale = max(scale for _, scale in digits)
-    precision = max(precision - its_scale for precision, its_scale in digits) + scale
-    return pa.decimal128(precision, scale) if precision <= 38 else None
 
 
 def _find_common_type_with_text(other: pa.DataType) -> pa.DataType | None:
@@ -437,7 +454,7 @@ class Neighbours:
 
     @property
     def is_range(self) -> bool:
-        """Whether the literal equals several values, from `above` to `below`."""
+        """Return whether the literal equals several values, from `above` to `below`."""
         return self.below is not None and self.above is not None and bool(self.above < self.below)
 
 
@@ -461,10 +478,10 @@ def find_neighbours(literal: Literal, target: pa.DataType) -> Neighbours | None:
     if pa.types.is_boolean(target):
         return _find_neighbours_of_boolean(value)
     if is_text(target):
-        return _exact(value) if isinstance(value, str) else None
+        return _make_exact(value) if isinstance(value, str) else None
     if is_bytes(target):
-        return _exact(_to_bytes(value, target)) if isinstance(value, str | bytes) else None
-    return _exact(value) if source == target else None
+        return _make_exact(_to_bytes(value, target)) if isinstance(value, str | bytes) else None
+    return _make_exact(value) if source == target else None
 
 
 def _to_bytes(value: str | bytes, target: pa.DataType) -> bytes:
@@ -478,15 +495,15 @@ def _to_bytes(value: str | bytes, target: pa.DataType) -> bytes:
     return UUID(value).bytes if is_uuid else value.encode()
 
 
-def _exact(value: Any) -> Neighbours:
+def _make_exact(value: Any) -> Neighbours:
     return Neighbours(value, value)
 
 
 def _find_neighbours_of_boolean(value: Any) -> Neighbours | None:
     if isinstance(value, bool):
-        return _exact(value)
+        return _make_exact(value)
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return _exact(value.strip().lower() == "true")
+        return _make_exact(value.strip().lower() == "true")
     return None
 
 
@@ -518,7 +535,7 @@ def _find_neighbours_of_number(number: int | float | Fraction, target: pa.DataTy
         largest = 10**target.precision - 1
         found = _find_neighbours_of_integer(number * 10**target.scale, -largest, largest)
         return Neighbours(*(_to_decimal(unscaled, target.scale) for unscaled in (found.below, found.above)))
-    return _find_neighbours_of_integer(number, *integer_range(target))
+    return _find_neighbours_of_integer(number, *get_integer_range(target))
 
 
 def _find_neighbours_of_double(number: int | float | Fraction, target: pa.DataType) -> Neighbours:
@@ -531,8 +548,8 @@ def _find_neighbours_of_double(number: int | float | Fraction, target: pa.DataTy
         return _find_neighbours_of_number(number, target)
     is_decimal = pa.types.is_decimal(target)
     scale = target.scale if is_decimal else 0
-    largest = 10**target.precision - 1 if is_decimal else integer_range(target)[1]
-    smallest = -largest if is_decimal else integer_range(target)[0]
+    largest = 10**target.precision - 1 if is_decimal else get_integer_range(target)[1]
+    smallest = -largest if is_decimal else get_integer_range(target)[0]
     last, first = _find_last_not_greater(nearest, scale), -_find_last_not_greater(-nearest, scale)
     below = None if last < smallest else min(last, largest)
     above = None if first > largest else max(first, smallest)
@@ -568,14 +585,14 @@ def _find_neighbours_of_float(number: int | float | Fraction, target: pa.DataTyp
     try:
         nearest = float(number)
     except OverflowError:
-        nearest = math.copysign(math.inf, number)
+        nearest = math.inf if number > 0 else -math.inf
     if pa.types.is_float64(target) or not math.isfinite(nearest):
-        return _exact(nearest)
+        return _make_exact(nearest)
     # The largest 32-bit float and infinity are neighbours, and numpy warns on the step between them.
     with np.errstate(over="ignore"):
         single = np.float32(nearest)
         if float(single) == nearest:
-            return _exact(nearest)
+            return _make_exact(nearest)
         if float(single) < nearest:
             return Neighbours(float(single), float(np.nextafter(single, np.float32(np.inf))))
         return Neighbours(float(np.nextafter(single, np.float32(-np.inf))), float(single))
@@ -601,5 +618,5 @@ def _to_nanoseconds_of_day(value: Any, source: pa.DataType) -> int | None:
 
 def _find_neighbours_of_time(nanoseconds: int, target: pa.DataType) -> Neighbours:
     step = _NANOSECONDS_PER_DAY if pa.types.is_date(target) else 10**9 // UNITS_PER_SECOND[target.unit]
-    limits = integer_range(pa.int32() if pa.types.is_date(target) or pa.types.is_time32(target) else types.LONG)
+    limits = get_integer_range(pa.int32() if pa.types.is_date(target) or pa.types.is_time32(target) else types.LONG)
     return _find_neighbours_of_integer(Fraction(nanoseconds, step), *limits)

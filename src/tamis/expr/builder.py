@@ -25,7 +25,7 @@ from tamis.errors import (
 )
 from tamis.expr.functions.table import FUNCTIONS, Function
 from tamis.expr.literals import literal
-from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_
+from tamis.expr.nodes import FALSE, AnyExpr, Call, Column, Leaf, Literal, Name, not_
 from tamis.expr.sql.printer import to_display_sql, to_sql
 from tamis.types import type_from_name, type_name
 
@@ -43,7 +43,7 @@ class Expression:
 
     __array_ufunc__ = None  # a numpy left operand leaves the operator to the expression
 
-    def __init__(self, node: Expr) -> None:
+    def __init__(self, node: AnyExpr) -> None:
         self.node = node
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class Expression:
 
     def between(self, low: object, high: object) -> Expression:
         """Return whether the value is between two others, both included."""
-        return Expression(Call("and", ((self >= low).node, (self <= high).node)))
+        return Expression(Call("and", ((self >= low).node, (self <= high).node), is_between=True))
 
     def isin(self, *values: object) -> Expression:
         """Return whether the value is one of `values`: several arguments, or one list, set, array or other iterable."""
@@ -90,9 +90,11 @@ class Expression:
         return Expression(Call("in", (self.node, *items)) if items else FALSE)
 
     def is_null(self) -> Expression:
+        """Return whether the value is NULL."""
         return Expression(Call("is_null", (self.node,)))
 
     def is_not_null(self) -> Expression:
+        """Return whether the value is not NULL."""
         return Expression(Call("is_not_null", (self.node,)))
 
     def _compare(self, function: str, other: object) -> Expression:
@@ -130,12 +132,15 @@ class Expression:
     # --- Texts
 
     def startswith(self, prefix: object) -> Expression:
+        """Return whether a text starts with a prefix."""
         return Expression(Call("startswith", (self.node, _to_node(prefix))))
 
     def endswith(self, suffix: object) -> Expression:
+        """Return whether a text ends with a suffix."""
         return Expression(Call("endswith", (self.node, _to_node(suffix))))
 
     def contains(self, part: object) -> Expression:
+        """Return whether a text contains another one."""
         return Expression(Call("contains", (self.node, _to_node(part))))
 
     def like(self, pattern: object, escape: str | None = None) -> Expression:
@@ -198,11 +203,11 @@ class Expression:
 
     def field(self, name: str) -> Expression:
         """Return a field of a struct column. Dots in the name are part of the name."""
-        if not isinstance(self.node, Column):
+        if not isinstance(self.node, Name | Column):
             raise InvalidArgument(f"only a column has fields, and {to_display_sql(self.node)} is not a column")
         if not isinstance(name, str) or not name:
             raise InvalidArgument(f"the name of a field must be a text, found {name!r}")
-        return Expression(Column((*self.node.path, name), exact=self.node.exact))
+        return Expression(Name((*self.node.path, name), exact=self.node.exact))
 
     # --- Python protocols that an expression does not support
 
@@ -225,7 +230,12 @@ def col(name: str) -> Expression:
     """
     if not isinstance(name, str):
         raise InvalidArgument(f"the name of a column must be a text, found {name!r}")
-    return Expression(Column(split_name(name), exact="`" in name))
+    return Expression(to_name(name))
+
+
+def to_name(name: str) -> Name:
+    """Return the name that a text spells, with its struct fields: see `split_name`."""
+    return Name(split_name(name), exact="`" in name)
 
 
 @suggest_arguments("tamis.lit")
@@ -257,7 +267,7 @@ def split_name(name: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _build_call(function: Function, value: Expr, others: list[Expr]) -> Call:
+def _build_call(function: Function, value: AnyExpr, others: list[AnyExpr]) -> Call[Leaf]:
     """Return a call whose first argument that is not a literal is the value."""
     if not function.accepts(len(others) + 1):
         least = "" if function.fewest == function.most else "at least "
@@ -267,18 +277,18 @@ def _build_call(function: Function, value: Expr, others: list[Expr]) -> Call:
     return Call(function.name, (*others[:position], value, *others[position:]))
 
 
-def _to_node(value: object) -> Expr:
+def _to_node(value: object) -> AnyExpr:
     match value:
         case Expression():
             return value.node
-        case Column() | Literal() | Call():
+        case Name() | Column() | Literal() | Call():
             return value
         case _:
             return literal(value)
 
 
-def _to_predicate(value: object) -> Expr:
-    if isinstance(value, Expression | Column | Literal | Call | bool | np.bool_):
+def _to_predicate(value: object) -> AnyExpr:
+    if isinstance(value, Expression | Name | Column | Literal | Call | bool | np.bool_):
         return _to_node(value)
     raise MisusedExpression(f"& and | combine conditions, but {value!r} is not a condition. {_PARENTHESES}")
 

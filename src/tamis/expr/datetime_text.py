@@ -208,50 +208,22 @@ INTERVAL_UNITS: dict[str, Interval] = {
 }
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _PART = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)")
-_CLOCK = r"(?P<hour>[0-9]+):(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2}(?:\.[0-9]{0,9})?))?"
-_SPANS = {
-    ("year", "month"): re.compile(r"(?P<sign>[+-])?(?P<year>[0-9]+)-(?P<month>[0-9]+)"),
-    ("day", "hour"): re.compile(r"(?P<sign>[+-])?(?P<day>[0-9]+) (?P<hour>[0-9]+)"),
-    ("day", "minute"): re.compile(r"(?P<sign>[+-])?(?P<day>[0-9]+) (?P<hour>[0-9]+):(?P<minute>[0-9]+)"),
-    ("day", "second"): re.compile(rf"(?P<sign>[+-])?(?P<day>[0-9]+) {_CLOCK}"),
-    ("hour", "minute"): re.compile(r"(?P<sign>[+-])?(?P<hour>[0-9]+):(?P<minute>[0-9]+)"),
-    ("hour", "second"): re.compile(rf"(?P<sign>[+-])?{_CLOCK}"),
-    ("minute", "second"): re.compile(r"(?P<sign>[+-])?(?P<minute>[0-9]+):(?P<second>[0-9]+(?:\.[0-9]{0,9})?)"),
-}
 
 
-def parse_interval(text: str, unit: str | None = None, last_unit: str | None = None) -> Interval | None:
-    """Parse an interval: of one unit, of a range of units (`'1-2'`, year to month), or with units inside the text.
+def parse_interval(text: str) -> Interval | None:
+    """Parse an interval with units inside of the text.
 
-    >>> parse_interval("3", "DAYS"), parse_interval("1-2", "year", "month"), parse_interval("2 days -1.5 seconds")
-    ((0, 3, 0), (14, 0, 0), (0, 2, -1500000000))
+    >>> parse_interval("3 DAYS"), parse_interval("2 days -1.5 seconds"), parse_interval("2 days ago")
+    ((0, 3, 0), (0, 2, -1500000000), None)
     """
-    text = text.strip()
-    if unit is not None and last_unit is not None:
-        pattern = _SPANS.get((to_singular(unit), to_singular(last_unit)))
-        match = pattern.fullmatch(text) if pattern is not None else None
-        if match is None:
-            return None
-        sign = "-" if match["sign"] == "-" else ""
-        parts = [(sign + found, name) for name, found in match.groupdict().items() if found and name != "sign"]
-    elif unit is not None:
-        parts = [(text, unit)]
-    else:
-        parts = [(match[1], match[2]) for match in _PART.finditer(text)]
-        # Text between the parts makes the interval invalid.
-        if not parts or _PART.sub("", text).strip():
-            return None
-    total = (0, 0, 0)
-    for number, name in parts:
-        part = _parse_interval_part(number, to_singular(name))
-        if part is None:
-            return None
-        total = add_intervals(total, part)
-    return total if _is_in_range(total) else None
-
-
-def add_intervals(left: Interval, right: Interval) -> Interval:
-    return left[0] + right[0], left[1] + right[1], left[2] + right[2]
+    # Text between the parts makes the interval invalid.
+    if not text.strip() or _PART.sub("", text).strip():
+        return None
+    parts = [_parse_interval_part(match[1], match[2].lower().removesuffix("s")) for match in _PART.finditer(text)]
+    known = [part for part in parts if part is not None]
+    months, days, nanoseconds = map(sum, zip(*known, strict=True)) if known else (0, 0, 0)
+    total = months, days, nanoseconds
+    return total if len(known) == len(parts) and _is_in_range(total) else None
 
 
 def _parse_interval_part(number: str, unit: str) -> Interval | None:
@@ -269,10 +241,6 @@ def _parse_interval_part(number: str, unit: str) -> Interval | None:
 def _is_in_range(interval: Interval) -> bool:
     months, days, nanoseconds = interval
     return -(2**31) <= months < 2**31 and -(2**31) <= days < 2**31 and -(2**63) <= nanoseconds < 2**63
-
-
-def to_singular(unit: str) -> str:
-    return unit.lower().removesuffix("s")
 
 
 def format_interval(interval: Interval) -> str:
@@ -299,8 +267,8 @@ def format_interval(interval: Interval) -> str:
 
 _LONG_YEAR = re.compile(r"[0-9]{5,}-")
 _NANOSECONDS_PER_MICROSECOND = 1_000
-_LONG_SMALLEST, _LONG_LARGEST = types.integer_range(types.LONG)
-_INT_SMALLEST, _INT_LARGEST = types.integer_range(pa.int32())
+_LONG_SMALLEST, _LONG_LARGEST = types.get_integer_range(types.LONG)
+_INT_SMALLEST, _INT_LARGEST = types.get_integer_range(pa.int32())
 
 
 def parse_dates(texts: pa.StringArray) -> pa.Date32Array:

@@ -6,6 +6,7 @@ sub-expression is computed once.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +14,15 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import EvaluationError
-from tamis.expr.functions.kernels import Value, evaluation_type, to_arrow_array, to_arrow_scalar, to_evaluation_form
+from tamis.expr.functions.kernels import (
+    Value,
+    find_evaluation_type,
+    to_arrow_array,
+    to_arrow_scalar,
+    to_evaluation_form,
+)
 from tamis.expr.functions.table import find_function, type_of
-from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_operands
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_operands, make_unbound_error
 from tamis.expr.sql.printer import to_display_sql
 
 
@@ -53,19 +60,40 @@ def is_supported(call: Call) -> bool:
     return known.supports is None or known.supports(call)
 
 
-_OVERFLOW_ADVICE = (
-    ", the result does not fit into 64 bits. Cast an operand, as in CAST(… AS DECIMAL(38,0)) or CAST(… AS DOUBLE)"
+_OUT_OF_RANGE = re.compile(
+    r"(?:Float|Integer) value (\S+) (?:was truncated converting to (\w+)|not in range: (-?\d+) to (-?\d+))"
 )
+_CAST_ADVICE = "Leave such values out, or make them NULL with TRY_CAST"
+
+
+def _explain(reason: str) -> str:
+    """Return Arrow's reason for a failure, and what to do if that is known.
+
+    >>> _explain("Float value nan was truncated converting to int32")
+    'nan is out of the range of int. Leave such values out, or make them NULL with TRY_CAST'
+    """
+    if reason == "overflow":
+        return (
+            "overflow, the result does not fit into 64 bits. Cast an operand, as in CAST(… AS DECIMAL(38,0)) or "
+            "CAST(… AS DOUBLE)"
+        )
+    found = _OUT_OF_RANGE.search(reason)
+    if found is None:
+        return f"a value is out of the range of its type. {_CAST_ADVICE}" if "out of bounds" in reason else reason
+    value = f"{float(found[1]):g}" if "." in found[1] else found[1]
+    wanted = f"of {types.type_name(pa.type_for_alias(found[2]))}" if found[2] else f"{found[3]} to {found[4]}"
+    return f"{value} is out of the range {wanted}. {_CAST_ADVICE}"
 
 
 class Evaluator:
     """A bound expression, compiled to run over batches of one schema.
 
-    With `absent_as_null`, a column that a batch lacks is NULL: missing metadata is unknown.
+    With `absent_as_null`, a column that a batch lacks is NULL: missing metadata is unknown. Errors show `shown`, by
+    default the expression.
     """
 
-    def __init__(self, expr: Expr, *, absent_as_null: bool = False) -> None:
-        self._expr = expr
+    def __init__(self, expr: Expr, *, absent_as_null: bool = False, shown: Expr | None = None) -> None:
+        self._shown = expr if shown is None else shown
         self._absent_as_null = absent_as_null
         self._steps: list[tuple[Expr, tuple[int, ...], pa.Array | None]] = []
         slots: dict[Expr, int] = {}
@@ -89,16 +117,17 @@ class Evaluator:
                     case Column():
                         values.append(self._read(batch, node))
                     case Literal():
-                        values.append(self._constant(node, len(values)))
+                        values.append(self._make_constant(node, len(values)))
                     case Call():
                         inputs = [values[arg] for arg in args]
                         values.append(_compute(node, inputs if items is None else [*inputs, items]))
+                    case _:
+                        raise make_unbound_error(node)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, EvaluationError) as error:
-            advice = _OVERFLOW_ADVICE if str(error) == "overflow" else ""
-            raise EvaluationError(f"cannot evaluate {to_display_sql(self._expr)}: {error}{advice}") from error
+            raise EvaluationError(f"cannot evaluate {to_display_sql(self._shown)}: {_explain(str(error))}") from error
         return _as_array(values[self._result], batch.num_rows)
 
-    def _constant(self, literal: Literal, step: int) -> pa.Scalar:
+    def _make_constant(self, literal: Literal, step: int) -> pa.Scalar:
         """Return a constant as a scalar, created on first use because many predicates are never evaluated."""
         found = self._constants.get(step)
         if found is None:
@@ -109,7 +138,7 @@ class Evaluator:
         index = batch.schema.get_field_index(column.path[0])
         if index < 0:
             if self._absent_as_null:
-                return pa.scalar(None, evaluation_type(column.type or types.NULL))
+                return pa.scalar(None, find_evaluation_type(column.type or types.NULL))
             raise EvaluationError(f"the batch has no column {column.name!r}")
         values = batch.column(index)
         if len(column.path) > 1:

@@ -25,7 +25,7 @@ from tamis.expr.datetime_text import (
     parse_timestamp,
 )
 from tamis.expr.nodes import NULL, Literal
-from tamis.types import UNITS_PER_SECOND, integer_range, is_bytes, is_text
+from tamis.types import UNITS_PER_SECOND, get_integer_range, is_bytes, is_text
 
 __all__ = ["literal", "cast_literal", "parse_date", "parse_timestamp", "format_date", "format_timestamp"]
 
@@ -111,7 +111,7 @@ def _shorten(value: object) -> str:
 
 
 def _from_integer(value: int) -> Literal:
-    smallest, largest = integer_range(types.LONG)
+    smallest, largest = get_integer_range(types.LONG)
     if smallest <= value <= largest:
         return Literal(value, types.LONG)
     if abs(value) >= 10**MAX_DIGITS:
@@ -282,7 +282,7 @@ def cast_literal(value: Literal, target: pa.DataType) -> Literal | None:
 def _to_integer(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:
     if not types.is_number(source) or (isinstance(value, float) and not math.isfinite(value)) or value != int(value):
         return None
-    smallest, largest = integer_range(target)
+    smallest, largest = get_integer_range(target)
     return Literal(int(value), target) if smallest <= value <= largest else None
 
 
@@ -347,7 +347,7 @@ def parse_decimal(text: str) -> Decimal | None:
 
 def _to_date(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:
     days = parse_date(value, allow_time=True) if isinstance(value, str) else None
-    smallest, largest = integer_range(pa.int32())
+    smallest, largest = get_integer_range(pa.int32())
     return Literal(days, target) if days is not None and smallest <= days <= largest else None
 
 
@@ -388,17 +388,9 @@ def _to_time(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | 
 
 def _from_nanoseconds(nanoseconds: int, target: pa.DataType) -> Literal | None:
     count, rest = divmod(nanoseconds, NANOSECONDS // UNITS_PER_SECOND[target.unit])
-    smallest, largest = integer_range(types.LONG)
+    smallest, largest = get_integer_range(types.LONG)
     # A far year overflows int64 nanoseconds. Such a literal is kept, because it still compares with other timestamps.
     return None if rest or (target.unit != "ns" and not smallest <= count <= largest) else Literal(count, target)
-
-
-def _to_text(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:
-    return Literal(value, target) if isinstance(value, str) else None
-
-
-def _to_bytes(value: Any, source: pa.DataType, target: pa.DataType) -> Literal | None:
-    return Literal(value, target) if isinstance(value, bytes) else None
 
 
 _CASTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType, pa.DataType], Literal | None]], ...] = (
@@ -408,6 +400,6 @@ _CASTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType, p
     (pa.types.is_date32, _to_date),
     (pa.types.is_timestamp, _to_timestamp),
     (pa.types.is_time, _to_time),
-    (is_text, _to_text),
-    (is_bytes, _to_bytes),
+    (is_text, lambda value, source, target: Literal(value, target) if isinstance(value, str) else None),
+    (is_bytes, lambda value, source, target: Literal(value, target) if isinstance(value, bytes) else None),
 )

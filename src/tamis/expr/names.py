@@ -15,22 +15,23 @@ from pathlib import PurePath
 
 import pyarrow as pa
 
-from tamis.errors import AmbiguousColumn, UnknownColumn, format_position
-from tamis.expr.functions.table import COMPARISONS
-from tamis.expr.nodes import Call, Column, Expr, walk
+from tamis.errors import AmbiguousColumn, ExpressionError, UnknownColumn, format_position
+from tamis.expr.functions.table import tests_value
+from tamis.expr.nodes import AnyExpr, Call, Column, Leaf, Literal, Name, walk
 from tamis.types import is_text, type_name_with_article
 
 _MAX_COLUMNS = 12
+CURLY_QUOTES = ("‘", "’", "“", "”")
 _NUMBER_WITH_UNDERSCORES = re.compile(r"[0-9][0-9_]*[0-9]")
 
 
 def resolve(
-    column: Column,
+    column: Leaf,
     schema: pa.Schema,
     table: str = "the table",
     where: str = "where",
     *,
-    context: Expr | None = None,
+    context: AnyExpr | None = None,
 ) -> Column:
     """Return the column of a schema that a path refers to, with its exact spelling and type.
 
@@ -49,13 +50,25 @@ def resolve(
             # `a.b` may also be the whole name of a column.
             whole = _find_field(schema, column.name, location, is_exact=is_exact)[0] if len(column.path) > 1 else None
             if whole is not None:
-                return Column((whole.name,), column.position, _decode_type(whole.type))
+                return Column((whole.name,), decode_type(whole.type), column.position)
             guess = _guess_meaning(column, schema, table, context)
             raise _make_unknown_column_error(column, depth, list(fields), found, table, location, guess)
         found.append(field)
         fields = field.type if pa.types.is_struct(field.type) else ()
     names = tuple(field.name for field in found)
-    return Column(names, column.position, _decode_type(found[-1].type), exact=is_spelled_exactly)
+    return Column(names, decode_type(found[-1].type), column.position, exact=is_spelled_exactly)
+
+
+def refuse_quoted_names(quoted: Iterable[Name], names: Iterable[str], where: str = "where") -> None:
+    """Raise for a text in double quotes that is the name of a column: it is surely meant as the column."""
+    for text in quoted:
+        name = next((each for each in names if each.casefold() == text.name.casefold()), None)
+        if name is not None:
+            location = "" if text.position is None else f" (at: {where}, {format_position(text.position)})"
+            raise ExpressionError(
+                f'"{text.name}" is a text, not the column of that name{location}: in Spark\'s SQL double quotes '
+                f"delimit a text. Write `{name}` for the column, or '{text.name}' for the text"
+            )
 
 
 def _find_field(
@@ -76,7 +89,7 @@ def _find_field(
     )
 
 
-def _decode_type(data_type: pa.DataType) -> pa.DataType:
+def decode_type(data_type: pa.DataType) -> pa.DataType:
     """Return the value type of a dictionary-encoded type: the encoding does not matter to a predicate."""
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
@@ -85,7 +98,7 @@ def _decode_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def _make_unknown_column_error(
-    column: Column, depth: int, fields: list[pa.Field], found: list[pa.Field], table: str, location: str, guess: str
+    column: Leaf, depth: int, fields: list[pa.Field], found: list[pa.Field], table: str, location: str, guess: str
 ) -> UnknownColumn:
     name = column.path[depth]
     if found and not fields:
@@ -120,13 +133,15 @@ def _suggest_access(data_type: pa.DataType, inside: str, name: str) -> str:
     return f". Test its elements, as in array_contains({inside}, 'x')"
 
 
-def _guess_meaning(column: Column, schema: pa.Schema, table: str, context: Expr | None) -> str:
+def _guess_meaning(column: Leaf, schema: pa.Schema, table: str, context: AnyExpr | None) -> str:
     """Return advice if an unknown name seems to be a number, a text, or a column qualified with the table's name."""
     first, *others = column.path
     if others:
         is_table = first.casefold() in (table.casefold(), PurePath(table).stem.casefold())
         is_column = any(field.name.casefold() == others[0].casefold() for field in schema)
         return f" Leave the name of the table out: {'.'.join(others)}." if is_table and is_column else ""
+    if first.startswith(CURLY_QUOTES):
+        return f" Use straight quotes for a text: '{first.strip(''.join(CURLY_QUOTES))}'."
     if _NUMBER_WITH_UNDERSCORES.fullmatch(first):
         return f" A number has no underscores: write {first.replace('_', '')}."
     if context is not None and _is_unquoted_text(column, schema, context):
@@ -134,13 +149,13 @@ def _guess_meaning(column: Column, schema: pa.Schema, table: str, context: Expr 
     return ""
 
 
-def _is_unquoted_text(column: Column, schema: pa.Schema, context: Expr) -> bool:
+def _is_unquoted_text(column: Leaf, schema: pa.Schema, context: AnyExpr) -> bool:
     """Return whether a name is one side of a comparison whose other side is a text column."""
-    texts = {field.name.casefold() for field in schema if is_text(_decode_type(field.type))}
+    texts = {field.name.casefold() for field in schema if is_text(decode_type(field.type))}
     return any(
         isinstance(node, Call)
-        and (node.function in COMPARISONS or node.function in ("in", "like"))
+        and tests_value(node)
         and column in node.args
-        and any(isinstance(arg, Column) and arg.name.casefold() in texts for arg in node.args)
+        and any(not isinstance(arg, Literal | Call) and arg.name.casefold() in texts for arg in node.args)
         for node in walk(context)
     )

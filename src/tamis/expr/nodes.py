@@ -1,4 +1,13 @@
-"""The three nodes of the expression language, and the walks over them.
+"""The nodes of the expression language, and the walks over them.
+
+An expression is a tree of calls over literals and leaves. Its leaves tell two kinds of trees apart:
+
+- a `Name` is unbound: what was written in SQL text, with `tamis.col`, or for another library;
+- a `Column` is bound: a column of a schema, with its type. `bind` makes bound trees of unbound ones, and skipping,
+  evaluation, formats, engines and query plans take bound trees only.
+
+`Call` is generic over the leaf, so that mypy rejects an unbound tree where a bound one is needed: `Expr` is a bound
+tree, `Unbound` a tree of names, `AnyExpr` either of them.
 
 Nodes are immutable values: compared by content, hashable, safe to share between threads.
 No walk recurses, because the user decides how deep a predicate is: a generated filter may be
@@ -10,43 +19,75 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, Union, overload
 
 import pyarrow as pa
 
 from tamis import types
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column, or a field inside a struct column: `a.b` has the path `("a", "b")`.
+class Name:
+    """The name of a column before it is bound to a schema: `a.b` has the path `("a", "b")`.
 
-    `position` is the 1-based character in the SQL text. `type` is set once the expression is bound to a schema.
-    `exact` says that the name was quoted with back-ticks, and so selects one of the columns that differ only by case.
-    Equality ignores these three.
+    `position` is the 1-based character in the SQL text. `exact` says that the name was quoted with back-ticks, and so
+    selects one of the columns that differ only by case. Equality ignores both.
     """
 
     path: tuple[str, ...]
     position: int | None = field(default=None, compare=False, repr=False)
-    type: pa.DataType | None = field(default=None, compare=False, repr=False)
     exact: bool = field(default=False, compare=False, repr=False)
 
     @property
     def name(self) -> str:
+        """The path as text, its parts joined by dots."""
         return ".".join(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a schema, or a field inside a struct column: `a.b` has the path `("a", "b")`.
+
+    `type` is None where it is unknown; columns of one path and different types are different. `position` is the
+    1-based character in the SQL text. `exact` says that other columns differ only by case, so that its name is printed
+    with back-ticks. Equality ignores these two.
+    """
+
+    path: tuple[str, ...]
+    type: pa.DataType | None = field(hash=False)  # Arrow formats a type as text for each hash
+    position: int | None = field(default=None, compare=False, repr=False)
+    exact: bool = field(default=False, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The path as text, its parts joined by dots."""
+        return ".".join(self.path)
+
+
+Leaf = Name | Column
+
+T = TypeVar("T")
+L = TypeVar("L", bound=Leaf)
+M = TypeVar("M", bound=Leaf)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    L_co = TypeVarWithDefault("L_co", bound=Leaf, covariant=True, default=Column)  # `Call` alone is a bound call
+else:
+    L_co = TypeVar("L_co", bound=Leaf, covariant=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal:
     """A value of a type, in the physical form that `tamis.types` describes; None is NULL.
 
-    NaN equals itself, as in Spark.
+    NaN equals itself, as in Spark. `quoted` holds the texts in double quotes that it was written with, as the names
+    that they may be meant as. Binding checks and drops them; equality ignores them.
     """
 
     value: Any
     type: pa.DataType = types.NULL
+    quoted: tuple[Name, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         # All NaN literals share one object, which is identical to itself and has one hash.
@@ -62,30 +103,33 @@ class Literal:
     def __hash__(self) -> int:
         return hash(self.value)  # without the type: Arrow formats it as text for each hash
 
-    def __reduce__(self) -> tuple[type[Literal], tuple[Any, pa.DataType]]:
-        return Literal, (self.value, self.type)  # so that NaN is the shared object again
+    def __reduce__(self) -> tuple[type[Literal], tuple[Any, ...]]:
+        return Literal, (self.value, self.type, self.quoted)  # so that NaN is the shared object again
 
     @property
     def is_null(self) -> bool:
+        """Return whether the value is NULL."""
         return self.value is None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Call:
+class Call(Generic[L_co]):
     """A function or an operator applied to arguments. `tamis.expr.functions.table` lists the supported ones.
 
-    `position` is the 1-based character of an unsupported function in the SQL text; equality ignores it.
+    `position` is the 1-based character of an unsupported function in the SQL text. `is_between` says that an AND of two
+    comparisons was written as BETWEEN, so that it is printed like that. Equality ignores both.
     """
 
     function: str
-    args: tuple[Expr, ...]
+    args: tuple[Tree[L_co], ...]
     position: int | None = None
+    is_between: bool = False
     _hash: int = field(init=False, default=0)
     _evaluable: bool | None = field(init=False, default=None)
     """Whether Arrow can evaluate it; set by `evaluate.can_evaluate`."""
     _fallible: bool | None = field(init=False, default=None)
     """Whether it may fail on some value; set by `table.may_fail`."""
-    _operands: tuple[Expr, ...] | None = field(init=False, default=None)
+    _operands: tuple[Tree[L_co], ...] | None = field(init=False, default=None)
     """Its arguments without a list of literals; set by `get_operands`."""
     _type: tuple[pa.DataType | None] | None = field(init=False, default=None)
     """The type; set by `table.type_of`, because computing it at every level of a deep tree would be quadratic."""
@@ -99,7 +143,7 @@ class Call:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Call):
             return NotImplemented
-        pairs: list[tuple[Expr, Expr]] = [(self, other)]
+        pairs: list[tuple[AnyExpr, AnyExpr]] = [(self, other)]
         # Calls share arguments: without this, comparing two rewritten predicates would take exponential time.
         seen: set[tuple[int, int]] = set()
         while pairs:
@@ -116,7 +160,7 @@ class Call:
                 pairs.extend(zip(left.args, right.args, strict=True))
         return True
 
-    def __reduce__(self) -> tuple[Callable[[tuple[Step, ...]], Expr], tuple[tuple[Step, ...]]]:
+    def __reduce__(self) -> tuple[Callable[[tuple[Step, ...]], AnyExpr], tuple[tuple[Step, ...]]]:
         # Pickle and deepcopy recurse over arguments, so they get a flat list. String hashes differ between processes,
         # so the copy computes its own.
         return from_steps, (to_steps(self),)
@@ -127,28 +171,38 @@ class Call:
         return f"Call<{to_sql(self)}>"
 
 
-Expr = Column | Literal | Call
+Tree = Union[L, Literal, Call[L]]  # noqa: UP007 - mypy takes no alias that an operator makes of a type variable
+"""A tree over one kind of leaf."""
+Expr = Column | Literal | Call[Column]
+Unbound = Name | Literal | Call[Name]
+AnyExpr = Name | Column | Literal | Call[Leaf]
 
 TRUE = Literal(True, types.BOOLEAN)
 FALSE = Literal(False, types.BOOLEAN)
 NULL = Literal(None, types.NULL)
 
 
-def and_(*args: Expr) -> Expr:
+def and_(*args: Tree[L]) -> Tree[L]:
     """Return the conjunction of any number of predicates; without any, TRUE."""
     return _combine("and", TRUE, args)
 
 
-def or_(*args: Expr) -> Expr:
+def or_(*args: Tree[L]) -> Tree[L]:
     """Return the disjunction of any number of predicates; without any, FALSE."""
     return _combine("or", FALSE, args)
 
 
-def not_(arg: Expr) -> Expr:
+def not_(arg: Tree[L]) -> Tree[L]:
+    """Return the negation of a predicate."""
     return Call("not", (arg,))
 
 
-def _combine(function: str, empty: Literal, args: tuple[Expr, ...]) -> Expr:
+def between(value: Tree[L], low: Tree[L], high: Tree[L]) -> Tree[L]:
+    """Return `value BETWEEN low AND high`: an AND of two comparisons, which is printed as it was written."""
+    return Call("and", (Call(">=", (value, low)), Call("<=", (value, high))), is_between=True)
+
+
+def _combine(function: str, empty: Literal, args: tuple[Tree[L], ...]) -> Tree[L]:
     match args:
         case ():
             return empty
@@ -162,7 +216,7 @@ _ARGS_BEFORE_ITEMS = {"in": 1, "any_between": 2}
 """The number of arguments before the list items of a function."""
 
 
-def get_operands(node: Expr) -> tuple[Expr, ...]:
+def get_operands(node: Tree[L]) -> tuple[Tree[L], ...]:
     """Return the arguments of a node without the items of a list of literals.
 
     A list may have a hundred thousand items. It counts as one value, so that nothing is computed for each item.
@@ -178,10 +232,19 @@ def get_operands(node: Expr) -> tuple[Expr, ...]:
     return node._operands or ()
 
 
-def walk(expr: Expr, children: Callable[[Expr], tuple[Expr, ...]] = get_operands) -> Iterator[Expr]:
+def is_logic(node: AnyExpr) -> bool:
+    return isinstance(node, Call) and node.function in ("and", "or", "not")
+
+
+def get_conditions(node: Tree[L]) -> tuple[Tree[L], ...]:
+    """Return the operands of AND, OR and NOT; other nodes have none."""
+    return node.args if isinstance(node, Call) and is_logic(node) else ()
+
+
+def walk(expr: Tree[L], children: Callable[[Tree[L]], tuple[Tree[L], ...]] = get_operands) -> Iterator[Tree[L]]:
     """Yield every distinct node of an expression, parents before children; lists of literals belong to their node."""
     seen: set[int] = set()
-    stack: list[Expr] = [expr]
+    stack: list[Tree[L]] = [expr]
     while stack:
         node = stack.pop()
         if id(node) in seen:
@@ -191,15 +254,15 @@ def walk(expr: Expr, children: Callable[[Expr], tuple[Expr, ...]] = get_operands
         stack.extend(reversed(children(node)))
 
 
-def find_columns(expr: Expr) -> list[Column]:
-    """Return the distinct columns of an expression, in order of appearance."""
-    return list(dict.fromkeys(node for node in walk(expr) if isinstance(node, Column)))
+def find_columns(expr: Tree[L]) -> list[L]:
+    """Return the distinct columns of an expression, or names of an unbound one, in order of appearance."""
+    return list(dict.fromkeys(node for node in walk(expr) if not isinstance(node, Literal | Call)))
 
 
-def split_conjuncts(expr: Expr) -> list[Expr]:
+def split_conjuncts(expr: Tree[L]) -> list[Tree[L]]:
     """Return the conjuncts of a predicate: `a AND (b AND c)` has three."""
-    found: list[Expr] = []
-    stack: list[Expr] = [expr]
+    found: list[Tree[L]] = []
+    stack: list[Tree[L]] = [expr]
     while stack:
         node = stack.pop()
         if isinstance(node, Call) and node.function == "and":
@@ -210,9 +273,9 @@ def split_conjuncts(expr: Expr) -> list[Expr]:
 
 
 def fold(
-    expr: Expr,
-    combine: Callable[[Expr, tuple[T, ...]], T],
-    children: Callable[[Expr], tuple[Expr, ...]] = get_operands,
+    expr: Tree[L],
+    combine: Callable[[Tree[L], tuple[T, ...]], T],
+    children: Callable[[Tree[L]], tuple[Tree[L], ...]] = get_operands,
 ) -> T:
     """Compute a value for an expression from its leaves up: `combine(node, values of its children)`.
 
@@ -220,8 +283,8 @@ def fold(
     """
     done: dict[int, T] = {}
     # Children created during the walk must outlive it, or another object could get their id.
-    opened: dict[int, tuple[Expr, ...]] = {}
-    stack: list[Expr] = [expr]
+    opened: dict[int, tuple[Tree[L], ...]] = {}
+    stack: list[Tree[L]] = [expr]
     while stack:
         node = stack[-1]
         key = id(node)
@@ -242,20 +305,20 @@ def fold(
     return done[id(expr)]
 
 
-def transform(expr: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
+def transform(expr: Tree[L], rewrite: Callable[[Tree[L]], Tree[L]]) -> Tree[L]:
     """Rewrite an expression from its leaves up; a node whose arguments are unchanged stays the same object."""
     return fold(expr, lambda node, args: rewrite(replace_args(node, args)))
 
 
-Step = Column | Literal | tuple[str, tuple[int, ...]]
+Step = Leaf | Literal | tuple[str, tuple[int, ...]]
 """A leaf, or a function with the positions of the steps that are its arguments."""
 
 
-def to_steps(expr: Expr) -> tuple[Step, ...]:
+def to_steps(expr: AnyExpr) -> tuple[Step, ...]:
     """Return an expression as a flat list in which arguments precede their calls; the last step is the root."""
     steps: list[Step] = []
 
-    def add(node: Expr, args: tuple[int, ...]) -> int:
+    def add(node: AnyExpr, args: tuple[int, ...]) -> int:
         steps.append((node.function, args) if isinstance(node, Call) else node)
         return len(steps) - 1
 
@@ -263,9 +326,9 @@ def to_steps(expr: Expr) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def from_steps(steps: tuple[Step, ...]) -> Expr:
+def from_steps(steps: tuple[Step, ...]) -> AnyExpr:
     """Return the expression that `to_steps` flattened."""
-    built: list[Expr] = []
+    built: list[AnyExpr] = []
     for step in steps:
         match step:
             case (function, args):
@@ -275,8 +338,32 @@ def from_steps(steps: tuple[Step, ...]) -> Expr:
     return built[-1]
 
 
-def replace_args(node: Expr, args: tuple[Expr, ...]) -> Expr:
+@overload
+def replace_args(node: Call[Leaf], args: tuple[Tree[M], ...]) -> Call[M]: ...
+@overload
+def replace_args(node: Tree[M], args: tuple[Tree[M], ...]) -> Tree[M]: ...
+def replace_args(node: Any, args: tuple[Tree[M], ...]) -> Any:
     """Return the node with other operands, or the same object if they are unchanged."""
     if isinstance(node, Call) and any(new is not old for new, old in zip(args, node.args, strict=False)):
-        return Call(node.function, (*args, *node.args[len(args) :]), node.position)
+        return Call(node.function, (*args, *node.args[len(args) :]), node.position, node.is_between)
     return node
+
+
+def replace_columns(expr: Tree[L], replace: Callable[[L], Tree[M]]) -> Tree[M]:
+    """Return the expression with something else for each column, or for each name of an unbound one."""
+
+    def combine(node: Tree[L], args: tuple[Tree[M], ...]) -> Tree[M]:
+        match node:
+            case Literal():
+                return node
+            case Call():
+                return replace_args(node, args)
+            case _:
+                return replace(node)
+
+    return fold(expr, combine)
+
+
+def make_unbound_error(node: Never) -> TypeError:
+    """Return the error for a name among the leaves of an expression that should be bound."""
+    return TypeError(f"expected a bound expression, found the unbound {node!r}: bind it to a schema first")

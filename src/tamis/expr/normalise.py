@@ -22,7 +22,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import can_evaluate, evaluate_constant
-from tamis.expr.functions.table import FUNCTIONS, NEGATIONS, Nulls, type_of
+from tamis.expr.functions.table import FUNCTIONS, Nulls, negate, type_of
 from tamis.expr.literals import literal
 from tamis.expr.nodes import (
     FALSE,
@@ -31,7 +31,9 @@ from tamis.expr.nodes import (
     Call,
     Column,
     Expr,
+    L,
     Literal,
+    Tree,
     and_,
     fold,
     get_operands,
@@ -66,17 +68,9 @@ def _with_negation(node: Expr, args: tuple[tuple[Expr, Expr], ...]) -> tuple[Exp
                 replace_args(node, tuple(positive for positive, _ in args)),
                 Call(opposite, tuple(negative for _, negative in args)),
             )
-        case Call(function):
-            positive = replace_args(node, tuple(positive for positive, _ in args))
-            if function in NEGATIONS and isinstance(positive, Call):
-                return positive, Call(NEGATIONS[function], positive.args)
-            return positive, not_(positive)
-        case Literal(value=bool() as value):
-            return node, FALSE if value else TRUE
-        case Literal(value=None):
-            return node, node
         case _:
-            return node, not_(node)
+            positive = replace_args(node, tuple(positive for positive, _ in args))
+            return positive, negate(positive)
 
 
 # --- Simplification -------------------------------------------------------------------------------------------------
@@ -153,9 +147,9 @@ def _simplify_call(expr: Expr) -> Expr:
             return _simplify_in(value, items)
         case Call(("=" | "<>") as function, (predicate, Literal(value=bool() as value))) if _is_predicate(predicate):
             return predicate if value == (function == "=") else _push_not_to_leaves(not_(predicate))
-        case Call("not", (Call(function) as inner,)) if function in NEGATIONS:
+        case Call("not", (inner,)):
             # An IN list with one item has become an equality.
-            return Call(NEGATIONS[function], inner.args)
+            return negate(inner)
         case Call("cast", (value, Literal(value=str()))) if type_of(value) == type_of(expr):
             return value
         case Call("is_null" | "is_not_null", (Literal() as constant,)):
@@ -400,7 +394,7 @@ _CLOCKS: dict[str, Callable[[datetime], Literal]] = {
 """Functions without arguments that return the current time. There is no session time zone, so days are in UTC."""
 
 
-def freeze_current_time(expr: Expr, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Expr:
+def freeze_current_time(expr: Tree[L], now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Tree[L]:
     """Replace every call that returns the current time by the same literal.
 
     >>> from tamis.expr.sql.parse import parse_sql
@@ -409,7 +403,7 @@ def freeze_current_time(expr: Expr, now: Callable[[], datetime] = lambda: dateti
     """
     found: list[datetime] = []
 
-    def replace_clock(node: Expr) -> Expr:
+    def replace_clock(node: Tree[L]) -> Tree[L]:
         if not (isinstance(node, Call) and not node.args and node.function in _CLOCKS):
             return node
         if not found:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import takewhile
+from typing import Any, AnyStr
 
 DEFAULT_ESCAPE = "\\"
 _LARGEST_CODE_POINT = 0x10FFFF
@@ -24,28 +26,25 @@ ANY_CHARACTER = _Wildcard("_", ".")
 
 @dataclass(frozen=True)
 class LikePattern:
-    """A parsed LIKE pattern: literal characters and wildcards, with escapes resolved."""
+    """A parsed LIKE pattern: literal characters, or single bytes, and wildcards, with escapes resolved."""
 
-    parts: tuple[str | _Wildcard, ...]
+    parts: tuple[Any, ...]
+    empty: Any = ""
+    """The empty text, or the empty bytes if the pattern is one of bytes."""
 
     @cached_property
-    def prefix(self) -> str:
-        """The text that every match starts with."""
-        found: list[str] = []
-        for part in self.parts:
-            if not isinstance(part, str):
-                break
-            found.append(part)
-        return "".join(found)
+    def prefix(self) -> Any:
+        """The text, or the bytes, that every match starts with."""
+        return self.empty.join(takewhile(lambda part: not isinstance(part, _Wildcard), self.parts))
 
     @property
     def is_exact(self) -> bool:
-        """Whether the pattern has no wildcard, and so matches only its prefix."""
+        """Return whether the pattern has no wildcard, and so matches only its prefix."""
         return len(self.prefix) == len(self.parts)
 
     @property
     def is_prefix(self) -> bool:
-        """Whether every text with the prefix matches, as for `abc%`."""
+        """Return whether every text with the prefix matches, as for `abc%`."""
         rest = self.parts[len(self.prefix) :]
         return bool(rest) and all(part is ANY_TEXT for part in rest)
 
@@ -78,8 +77,8 @@ def parse_like(pattern: str, escape: str = DEFAULT_ESCAPE) -> LikePattern:
     return LikePattern(tuple(parts))
 
 
-def find_successor_of_prefix(prefix: str) -> str | None:
-    """Return the smallest text above all texts that start with the prefix, or None if no text is above them.
+def find_successor_of_prefix(prefix: AnyStr) -> AnyStr | None:
+    """Return the smallest text, or bytes, above all that start with the prefix, or None if nothing is above them.
 
     >>> find_successor_of_prefix("ab"), find_successor_of_prefix("a\\U0010ffff")
     ('ac', 'b')
@@ -87,20 +86,15 @@ def find_successor_of_prefix(prefix: str) -> str | None:
     True
     >>> find_successor_of_prefix("") is find_successor_of_prefix("\\U0010ffff") is None
     True
+    >>> find_successor_of_prefix(b"a\\xff"), find_successor_of_prefix(b"\\xff")
+    (b'b', None)
     """
+    if isinstance(prefix, bytes):
+        kept = prefix.rstrip(b"\xff")
+        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
     for length in range(len(prefix), 0, -1):
         code = ord(prefix[length - 1])
         if code < _LARGEST_CODE_POINT:
             # Surrogates are not characters: U+E000 follows U+D7FF.
             return prefix[: length - 1] + chr(0xE000 if code == 0xD7FF else code + 1)
     return None
-
-
-def find_successor_of_bytes(prefix: bytes) -> bytes | None:
-    """Return the smallest bytes above all bytes that start with the prefix, or None if no bytes are above them.
-
-    >>> find_successor_of_bytes(b"a\\xff"), find_successor_of_bytes(b"\\xff")
-    (b'b', None)
-    """
-    kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -20,7 +20,7 @@ _SMALL = 16 * 1024 * 1024
 
 
 def is_delta(storage: Storage) -> bool:
-    """Whether there is a Delta table at a location; only its log directory is looked up."""
+    """Return whether there is a Delta table at a location; only its log directory is looked up."""
     if storage.root.endswith(".parquet"):
         # Most likely a single file; a directory of that name costs one more listing.
         return False
@@ -28,7 +28,7 @@ def is_delta(storage: Storage) -> bool:
 
 
 def is_iceberg(storage: Storage) -> bool:
-    """Whether there is an Iceberg table at a location: a directory with metadata files."""
+    """Return whether there is an Iceberg table at a location: a directory with metadata files."""
     if storage.root.endswith(".parquet"):
         return False
     if re.search(r"(^|[/.])metadata\.json(\.gz)?$", storage.root) is not None:
@@ -98,7 +98,7 @@ def _has_metadata_file(storage: Storage, folder: str) -> bool:
 
 
 def _is_iceberg_metadata(storage: Storage, path: str) -> bool:
-    """Whether a file with the common name metadata.json is Iceberg metadata."""
+    """Return whether a file with the common name metadata.json is Iceberg metadata."""
     with RangedFile(storage, path) as file:
         content = bytes(file.read([(0, min(file.size, _SMALL))])[0])
     if content.startswith(b"\x1f\x8b"):

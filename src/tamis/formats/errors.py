@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from tamis.errors import CorruptFile, MissingFile
+from importlib.util import find_spec
+
+from tamis.errors import CorruptFile, MissingFile, make_missing_package_error
+
+# --- Dependencies ---------------------------------------------------------------------------------------------------
+#
+# The optional packages that Iceberg tables need.
+
+
+_PACKAGES = ("pyiceberg", "polars")
+
+
+def check_installed() -> None:
+    """Raise an error that names the missing packages and how to install them."""
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise make_missing_package_error("an Iceberg table", "iceberg", *missing)
 
 
 def make_corrupt_log_error(problem: str) -> CorruptFile:

@@ -196,9 +196,8 @@ class PrunedFiles:
     """The files that remain of one or more batches, and the metrics of all their files."""
 
     files: pa.Table
-    """`size`, `logical_rows` (see `limit_files`), and what the format needs for its listing."""
-    partitions: pa.Table
-    """The typed partition values; those of `unreadable` columns are meaningless."""
+    """`size`, `logical_rows` (see `limit_files`), constants, and what the format needs for its listing. Constants of
+    `unreadable` columns are meaningless."""
     matched: Bits
     """`matched[i, j]`: file i is fully matched by conjunct j, every row of it satisfies the conjunct."""
     metrics: FileMetrics = FileMetrics()
@@ -213,7 +212,6 @@ class PrunedFiles:
         return PrunedFiles(
             # Batches without statistics of a column lack the columns of those statistics.
             pa.concat_tables([one.files for one in each], promote_options="default"),
-            pa.concat_tables([one.partitions for one in each]),
             np.concatenate([one.matched for one in each]),
             sum((one.metrics for one in others), first.metrics),
             {name: error for one in reversed(each) for name, error in one.unreadable.items()},
@@ -237,8 +235,7 @@ def limit_files(found: PrunedFiles, limit: int | None) -> PrunedFiles:
         after_statistics=Sizes.of(files["size"], files[LOGICAL_ROWS]),
         of_statistics=found.metrics.of_statistics + by_limit,
     )
-    partitions = found.partitions.take(pa.array(chosen)) if found.partitions.num_columns else found.partitions
-    return replace(found, files=files, partitions=partitions, matched=found.matched[chosen], metrics=metrics)
+    return replace(found, files=files, matched=found.matched[chosen], metrics=metrics)
 
 
 # --- Results of executors ---------------------------------------------------------------------------------------------
@@ -270,18 +267,21 @@ def encode_result(found: PrunedFiles) -> Iterator[pa.RecordBatch]:
     metrics = json.dumps({**asdict(found.metrics), "unreadable": unreadable})
     yield pa.record_batch([[metrics], *(pa.nulls(1, each.type) for each in list(schema)[1:])], schema=schema)
     if found.files.num_rows:
-        tables = [_to_struct(each) for each in (found.files, found.partitions) if each.num_columns]
-        values = [pa.nulls(found.files.num_rows, types.STRING), encode_matches(found.matched), *tables]
+        files = [column.combine_chunks() for column in found.files.columns]
+        values = [
+            pa.nulls(found.files.num_rows, types.STRING),
+            encode_matches(found.matched),
+            pa.StructArray.from_arrays(files, fields=list(found.files.schema)),
+        ]
         yield pa.record_batch(values, schema=schema)
 
 
 def _decode_result(batches: Sequence[pa.RecordBatch], nothing: PrunedFiles) -> PrunedFiles:
     metrics = json.loads(batches[0].column("metrics")[0].as_py())
     found = pa.Table.from_batches(batches[1:], make_result_schema(nothing))
-    has_partitions = nothing.partitions.num_columns > 0
+    files = [pa.record_batch(chunk.flatten(), schema=nothing.files.schema) for chunk in found["files"].chunks]
     return PrunedFiles(
-        _from_struct(found["files"], nothing.files.schema),
-        _from_struct(found["partitions"], nothing.partitions.schema) if has_partitions else nothing.partitions,
+        pa.Table.from_batches(files, nothing.files.schema),
         decode_matches(found["matched"], nothing.matched.shape[1]),
         FileMetrics.from_json(metrics),
         {name: CorruptFile(text) for name, text in metrics["unreadable"].items()},
@@ -290,15 +290,5 @@ def _decode_result(batches: Sequence[pa.RecordBatch], nothing: PrunedFiles) -> P
 
 def make_result_schema(of: PrunedFiles) -> pa.Schema:
     """Return the schema of the batches of `encode_result`, for files with the columns of these."""
-    fields = [("metrics", types.STRING), ("matched", MATCHED_TYPE), ("files", pa.struct(list(of.files.schema)))]
-    if of.partitions.num_columns:
-        fields.append(("partitions", pa.struct(list(of.partitions.schema))))
-    return pa.schema(fields)
-
-
-def _to_struct(table: pa.Table) -> pa.StructArray:
-    return pa.StructArray.from_arrays([column.combine_chunks() for column in table.columns], fields=list(table.schema))
-
-
-def _from_struct(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_batches([pa.record_batch(chunk.flatten(), schema=schema) for chunk in column.chunks], schema)
+    files = pa.struct(list(of.files.schema))
+    return pa.schema([("metrics", types.STRING), ("matched", MATCHED_TYPE), ("files", files)])

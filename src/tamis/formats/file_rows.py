@@ -6,7 +6,6 @@ or some manifests, and yields `FilesWithStatistics`. An engine makes rows of the
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from tamis.errors import TamisError
 from tamis.expr.nodes import Column
+from tamis.expr.wire.expression_json import types_from_text, types_to_text
 from tamis.formats.jobs import Arguments, Item
 from tamis.formats.source import FileListing
 from tamis.skipping.predicate import Predicate
@@ -40,8 +40,8 @@ class FilesWithStatistics:
     """Some files, one Arrow row each."""
 
     files: Mapping[str, pa.Array]
-    """`path`, `size`, `num_records`, `logical_rows` (after deletes); where known, `modified_ns`, `deletion_vector`,
-    `key`."""
+    """`path`, `size`, `num_records`, `logical_rows` (after deletes); where known, `modified` or `modified_ns`,
+    `deletion_vector`, `key`."""
     statistics: Mapping[str, pa.Array]
     """In the layout of `tamis.skipping.metadata`."""
     partitions: pa.Table = field(default_factory=lambda: pa.table({}))
@@ -99,10 +99,16 @@ class HasFileRows(Protocol):
 
 @runtime_checkable
 class ListsFileRows(Protocol):
-    """A table whose scans need no more of its files than file rows have."""
+    """A table that makes a listing of file rows, without planning again."""
 
-    def list_file_rows(self, files: pa.Table, partitions: pa.Table) -> FileListing:
-        """Return files, with the columns of `FilesWithStatistics.files`, as a listing without reports."""
+    needs_keys: bool
+    """Whether it needs the `key` of files, which is otherwise left out."""
+
+    def list_file_rows(self, files: pa.Table) -> FileListing | None:
+        """Return files, with the columns of `FilesWithStatistics.files` and constants, as a listing without reports.
+
+        None if a plan of the table would read no more for it.
+        """
         ...
 
 
@@ -111,22 +117,12 @@ class ListsFileRows(Protocol):
 
 def columns_to_json(columns: Sequence[Column]) -> dict[str, Any]:
     """Convert columns with their types to JSON values."""
-    kinds = pa.schema([pa.field(str(number), column.type) for number, column in enumerate(columns)])
-    return {"paths": [list(column.path) for column in columns], "types": schema_to_text(kinds)}
+    kinds = types_to_text([column.type for column in columns])
+    return {"paths": [list(column.path) for column in columns], "types": kinds}
 
 
 def read_columns(arguments: Arguments) -> tuple[Column, ...]:
     """Return the columns in the arguments of a job, which `columns_to_json` converted."""
     given = arguments["columns"]
-    kinds = schema_from_text(given["types"]).types
+    kinds = types_from_text(given["types"])
     return tuple(Column(tuple(path), type=kind) for path, kind in zip(given["paths"], kinds, strict=True))
-
-
-def schema_to_text(schema: pa.Schema) -> str:
-    """Convert a schema to text."""
-    return b64encode(schema.serialize()).decode()
-
-
-def schema_from_text(text: str) -> pa.Schema:
-    """Convert the result of `schema_to_text` back to a schema."""
-    return pa.ipc.read_schema(pa.BufferReader(b64decode(text)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,12 @@ FILE_COLUMNS = pa.schema(
     ]
 )
 """`modification_time` is in milliseconds, `partition_values` is JSON."""
+
+
+def concat_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Return batches of a schema as one, which is empty without any."""
+    return pa.concat_batches([pa.RecordBatch.from_pylist([], schema), *batches])
+
 
 # --- Conversion of whole columns of string maps to JSON ---------------------------------------------------------------
 

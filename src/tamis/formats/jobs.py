@@ -197,7 +197,7 @@ def find_function(name: str) -> JobFunction:
 
 
 def can_serialise(storage: Storage) -> bool:
-    """Whether other processes can open the same storage."""
+    """Return whether other processes can open the same storage."""
     return storage.given is not None
 
 

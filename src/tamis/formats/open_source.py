@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnsupportedFeature, check_flags, make_argument_error
+from tamis.errors import InvalidArgument, UnsupportedFeature, check_flags, make_argument_error, suggest_name
 from tamis.formats.detect import is_delta, is_iceberg, reject_nested_directory
-from tamis.formats.iceberg.dependencies import check_installed
+from tamis.formats.errors import check_installed
 from tamis.formats.jobs import Planning
 from tamis.formats.source import FileIndex, TableSource
 from tamis.io.storage import Storage, open_storage
@@ -23,6 +23,52 @@ from tamis.tuning import Tuning, check_tuning
 
 if TYPE_CHECKING:
     from tamis.formats.iceberg.metadata.open_metadata import OpenedTable
+import sys
+from collections.abc import Callable, Sequence
+
+# --- Catalogs -------------------------------------------------------------------------------------------------------
+#
+# Catalogs of tables, as sessions attach them. Iceberg has catalogs; the other formats have none.
+
+
+class AttachedCatalog(Protocol):
+    """A catalog of lake tables."""
+
+    def open(self, name: Sequence[str]) -> TableSource: ...
+
+    def names(self, source: TableSource) -> Sequence[str]:
+        """Return every name of a table, without the catalog's name in the session. Policies apply under each one."""
+        ...
+
+    def is_same(self, other: AttachedCatalog) -> bool:
+        """Return whether another catalog has the same tables."""
+        ...
+
+    def table_names(self) -> Sequence[str]: ...
+
+
+def is_catalog(given: Any) -> bool:
+    """Return whether it is a catalog of pyiceberg. The library is not imported for it."""
+    module = sys.modules.get("pyiceberg.catalog")
+    return module is not None and isinstance(given, module.Catalog)
+
+
+def attach_catalog(
+    name: str,
+    catalog: object,
+    open_table: Callable[[str, object], TableSource],
+    names_of: Callable[[TableSource], Sequence[str]],
+) -> AttachedCatalog:
+    """Return a catalog under its name in a session: one of pyiceberg's, or the properties or the name of one.
+
+    `open_table` opens a table by `namespace.table` and the loaded catalog; `names_of` returns further names of a table.
+    """
+    check_installed()
+    # Imported lazily: Iceberg's dependencies are optional.
+    from tamis.formats.iceberg.catalogs import AttachedIcebergCatalog
+
+    return AttachedIcebergCatalog.of(name, catalog, open_table, names_of)
+
 
 FORMATS = ("delta", "iceberg", "hive", "parquet")
 """The names of formats. In a query they precede the back-ticked path of a table, as in Spark."""
@@ -68,7 +114,9 @@ def open_source(
     used.
     """
     if format is not None and format not in FORMATS:
-        raise InvalidArgument(f"no table format {format!r}. Formats: {', '.join(FORMATS)}")
+        raise InvalidArgument(
+            f"no table format {format!r}.{suggest_name(format, FORMATS)} Formats: {', '.join(FORMATS)}"
+        )
     if partitioning is not None:
         from tamis.formats.hive.discovery import check_partitioning
 
@@ -98,7 +146,7 @@ def open_source(
             raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: open it without format= or catalog=")
         refuse_for_iceberg()
         # Imported here, because each format needs modules that the others do not.
-        from tamis.formats.iceberg.catalogs.open_table import open_in_catalog
+        from tamis.formats.iceberg.catalogs import open_in_catalog
 
         opened = open_in_catalog(
             os.fspath(uri),
@@ -115,9 +163,9 @@ def open_source(
     if format == "delta" or (format is None and is_delta(storage)):
         _refuse_given("a Delta table", snapshot_id=snapshot_id, ref=ref, catalog=catalog, partitioning=partitioning)
         if merge_schema or chosen_int96:
+            given = "merge_schema" if merge_schema else "int96"
             raise InvalidArgument(
-                f"{'merge_schema' if merge_schema else 'int96'}= was given, but the log of a Delta table has its "
-                "schema: open it without"
+                f"{given}= was given, but the log of a Delta table has its schema: open it without {given}="
             )
         from tamis.formats.delta.table import DeltaTable
 
@@ -131,9 +179,8 @@ def open_source(
         from tamis.formats.iceberg.metadata.open_metadata import open_location
 
         return _open_snapshot(open_location(storage, relocate=relocate, allow_outside=allow_outside), chosen, planning)
-    _refuse_given(
-        "a Hive-style table", version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog
-    )
+    plain = "a table of plain Parquet files"
+    _refuse_given(plain, version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog)
     if format is None:
         reject_nested_directory(storage)
     from tamis.formats.hive.table import HiveTable
@@ -169,14 +216,14 @@ def _open_snapshot(opened: OpenedTable, chosen: _Snapshot, planning: Planning | 
 def _refuse_given(kind: str, **given: object) -> None:
     asked = [name for name, value in given.items() if value is not None]
     if asked:
-        raise UnsupportedFeature(f"{asked[0]}= was given, which {kind} does not have: open it without")
+        raise UnsupportedFeature(f"{asked[0]}= was given, which {kind} does not have: open it without {asked[0]}=")
 
 
 def _refuse_index(index: object) -> None:
     if index not in (None, False):
         raise InvalidArgument(
             "index= was given, and an Iceberg table has no index: its manifests have the statistics of its files. Open "
-            "it without"
+            "it without index="
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,12 +11,15 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis.errors import TableError
 from tamis.expr.nodes import Column
+from tamis.formats.constants import read_partitions
 from tamis.formats.jobs import Planning
 from tamis.io.listing import FileEntry
+from tamis.io.ranges import may_change
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath
@@ -28,46 +30,78 @@ from tamis.tuning import Tuning
 LEVELS = ("partitions", "manifests", "files", "row_groups", "bloom", "pages", "dictionary")
 """The levels of pruning, in the order of reports; each can be switched off."""
 
-_ICEBERG_ONLY = frozenset({"manifests"})
 
+@dataclass(frozen=True, slots=True)
+class TableFormat:
+    """What is known of all tables of a format, for callers that only have its name."""
 
-def list_levels(table_format: str) -> tuple[str, ...]:
-    """Return the levels that tables of a format have.
-
-    >>> list_levels("delta")
-    ('partitions', 'files', 'row_groups', 'bloom', 'pages', 'dictionary')
-    """
-    return LEVELS if table_format == "iceberg" else tuple(name for name in LEVELS if name not in _ICEBERG_ONLY)
-
-
-def is_single_file(table_format: str) -> bool:
-    """Return whether a table of a format is one file."""
-    return table_format == PARQUET
-
-
-def has_schemas_of_files(table_format: str) -> bool:
-    """Return whether a format records no schema, so that each file may have another one."""
-    return table_format == "hive"
+    levels: tuple[str, ...] = tuple(name for name in LEVELS if name != "manifests")
+    """The levels of pruning that its tables have."""
+    is_single_file: bool = False
+    has_schemas_of_files: bool = False
+    """Whether it records no schema, so that each file may have another one."""
 
 
 PARQUET = "parquet"
 
-FILE_FORMAT, IDENTITY_VALUES = "file_format", "identity_values"
+TABLE_FORMATS = {
+    "delta": TableFormat(),
+    "iceberg": TableFormat(levels=LEVELS),
+    "hive": TableFormat(has_schemas_of_files=True),
+    PARQUET: TableFormat(is_single_file=True),
+}
+
+FILE_FORMAT = "file_format"
+
+MODIFIED = pa.timestamp("us", "UTC")
+"""The type of `modified`, the time when a file was last modified. It is null where the format does not record it."""
+
+
+def read_modified(files: pa.Table) -> pa.Array | pa.ChunkedArray:
+    """Return when the files of a listing were last modified, as the format records it or as they were listed."""
+    if "modified" in files.column_names:
+        return files["modified"]
+    if "modified_ns" not in files.column_names:
+        return pa.nulls(files.num_rows, MODIFIED)
+    listed = files["modified_ns"]
+    known = pc.if_else(may_change(listed), listed, pa.scalar(None, pa.int64()))
+    return pc.divide(known, 1000).cast(MODIFIED)
+
+
+def has_deleted_rows(files: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return which files of a listing have rows that deletion vectors or delete files delete."""
+    found = np.zeros(files.num_rows, bool)
+    if "deletion_vector" in files.column_names:
+        found |= np.asarray(pc.is_valid(files["deletion_vector"]), bool)
+    if "deletes" in files.column_names:
+        found |= np.asarray(pc.greater(pc.fill_null(pc.list_value_length(files["deletes"]), 0), 0), bool)
+    return found
+
+
+def has_equality_deletes(files: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return which files of a listing have rows that are deleted by their values: their positions are unknown."""
+    found = np.zeros(files.num_rows, bool)
+    if "deletes" in files.column_names:
+        deletes = files["deletes"].combine_chunks()
+        if deletes.null_count == len(deletes):
+            return found
+        each = pc.list_flatten(deletes)
+        has_columns = pc.fill_null(pc.greater(pc.list_value_length(each.dictionary.field("equality_ids")), 0), False)
+        is_by_value = np.asarray(has_columns.take(each.indices), bool)
+        found[np.asarray(pc.list_parent_indices(deletes))[is_by_value]] = True
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class FileListing:
     """The files that may hold a matching row, one Arrow row each, and how the others were pruned.
 
-    `files` has `path` (in the file system), `size` and `modified_ns`, and further columns that the format needs later;
-    `partitions` has the typed partition values of the same files, in columns of any name. A table with files that are
-    not Parquet has `file_format`, and `num_records` for those. `identity_values` has the values of columns that
-    a file may lack: a struct of structs with the field `value`, where a null struct means unknown. Its names are those
-    of `format_absent_column`.
+    `files` has `path` (in the file system), `size`, `modified_ns`, by which replaced files are noticed, `modified` if
+    the format records times itself, the constants of files (see `tamis.formats.constants`), and further columns that
+    the format needs later. A table with files that are not Parquet has `file_format`, and `num_records` for those.
     """
 
     files: pa.Table
-    partitions: pa.Table
     levels: tuple[LevelReport, ...]
     rows: pa.Array | None = None
     """How many rows each file has after deletes, null where unknown; None if it was not requested."""
@@ -80,8 +114,13 @@ class FileListing:
     """Partition columns with a value that their type cannot represent, with the error. They are not in `partitions`."""
 
     @property
+    def partitions(self) -> pa.Table:
+        """The typed values of partition columns in each file."""
+        return read_partitions(self.files)
+
+    @property
     def fully_matched(self) -> npt.NDArray[np.bool_]:
-        """Whether every row of a file satisfies the filter; False if unknown."""
+        """Return whether every row of a file satisfies the filter; False if unknown."""
         if self.matched is None:
             return np.zeros(self.files.num_rows, bool)
         found: npt.NDArray[np.bool_] = np.all(self.matched, axis=1, keepdims=False)
@@ -94,25 +133,11 @@ class FileListing:
                 raise self.unreadable[column]
         return self
 
-    def read_constants(self, column: Column, files: npt.NDArray[np.int64]) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-        """Return the value of a column in each of the files, and in which of them it is known: a row has no other."""
-        indices = pa.array(files)
-        if len(column.path) == 1 and column.path[0] in self.partitions.column_names:
-            return self.partitions[column.path[0]].combine_chunks().take(indices), np.ones(len(files), bool)
-        name = format_absent_column(column.path)
-        if IDENTITY_VALUES in self.files.column_names:
-            given = self.files[IDENTITY_VALUES].combine_chunks()
-            if name in given.type.names:
-                own = given.field(name).take(indices)
-                return own.field("value"), np.asarray(own.is_valid(), bool)
-        return pa.nulls(len(files), column.type), np.zeros(len(files), bool)
-
     def slice(self, start: int, count: int) -> FileListing:
         """Return a range of the files."""
         return replace(
             self,
             files=self.files.slice(start, count),
-            partitions=self.partitions.slice(start, count),
             rows=None if self.rows is None else self.rows.slice(start, count),
             matched=None if self.matched is None else self.matched[start : start + count],
         )
@@ -123,42 +148,9 @@ class FileListing:
         return replace(
             self,
             files=self.files.take(chosen),
-            partitions=self.partitions.take(chosen),
             rows=None if self.rows is None else self.rows.take(chosen),
             matched=None if self.matched is None else self.matched[indices],
         )
-
-
-def format_absent_column(path: FieldPath) -> str:
-    """Return the name of a column, or of a field inside structs, in `identity_values`.
-
-    >>> format_absent_column(("day",)), format_absent_column(("at", "day")), format_absent_column(("[day]",))
-    ('day', '["at", "day"]', '["[day]"]')
-    """
-    return path[0] if len(path) == 1 and not path[0].startswith("[") else json.dumps(path)
-
-
-def parse_absent_column_name(name: str) -> str | FieldPath:
-    """Return the column, or the path of the field inside structs, with a name of `format_absent_column`.
-
-    >>> [parse_absent_column_name(name) for name in ("day", '["at", "day"]', '["[day]"]')]
-    ['day', ('at', 'day'), '[day]']
-    """
-    path = tuple(json.loads(name)) if name.startswith("[") else (name,)
-    return path if len(path) > 1 else path[0]
-
-
-def read_absent_values(files: pa.Table, column: str = IDENTITY_VALUES) -> list[dict[str | FieldPath, pa.Scalar]]:
-    """Return the values of columns that each file may lack, from a column like `identity_values`."""
-    found: list[dict[str | FieldPath, pa.Scalar]] = [{} for _ in range(files.num_rows)]
-    if column in files.column_names:
-        given = files[column].combine_chunks()
-        for name, each in zip(given.type.names, given.flatten(), strict=True):
-            (values,) = each.flatten()
-            key = parse_absent_column_name(name)
-            for file in np.flatnonzero(np.asarray(each.is_valid())).tolist():
-                found[file][key] = values[file]
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +327,7 @@ class HasStatisticsColumns(Protocol):
     """A table whose format keeps statistics of some columns only."""
 
     def has_statistics(self, kind: str, column: Column) -> bool:
-        """Whether writers record a kind of metadata (see `tamis.skipping.metadata`) for a leaf column."""
+        """Return whether writers record a kind of metadata (see `tamis.skipping.metadata`) for a leaf column."""
         ...
 
 
@@ -353,8 +345,12 @@ class HasPartitionFields(Protocol):
         ...
 
     @property
-    def identity_columns(self) -> Collection[str]:
-        """The columns that partition files by their own values, by `format_absent_column`."""
+    def identity_columns(self) -> Collection[FieldPath]:
+        """The columns that partition files by their own values. Files may store them."""
+        ...
+
+    def find_text_sources(self, name: str) -> Collection[str] | None:
+        """Return the columns whose values one of the `partition_texts` tells; None if they are unknown."""
         ...
 
     @property
@@ -389,7 +385,7 @@ class SampledSchema(Protocol):
 
     @property
     def has_all_columns(self) -> bool:
-        """Whether the schema has the columns of all files."""
+        """Return whether the schema has the columns of all files."""
         ...
 
     @property
@@ -411,7 +407,7 @@ class Versioned(Protocol):
         ...
 
     def is_same_state(self, other: object) -> bool:
-        """Whether another is the same table at the same version, and not one that replaced it."""
+        """Return whether another is the same table at the same version, and not one that replaced it."""
         ...
 
     def pin(self) -> Mapping[str, Any]:
@@ -427,13 +423,8 @@ class HasStoredTypes(Protocol):
     """A table whose format records the physical types of columns."""
 
     @property
-    def has_changed_types(self) -> bool:
-        """Whether files may store columns in other types than the table's, as before a column was widened."""
-        ...
-
-    @property
     def has_uniform_files(self) -> bool:
-        """Whether every file has the table's types and the column names of `field_names`, without a look at footers."""
+        """Return whether every file has the table's types and the names of `field_names`, without a look at footers."""
         ...
 
 

@@ -8,12 +8,12 @@ A second build reads only new files.
 
 Reading order:
 
-- `operations`                    the public functions
-- `building`, `collect`           the build, and its job: the statistics of some files
-- `bloom_bits`, `file_aggregate`  Bloom filters of whole files; statistics of files from their row groups
-- `spec`                          which columns are indexed, and how
-- `store`, `entries`              the folder of an index; its entries in memory
-- `finding`, `table_index`        the index of a table, and its use as a level of pruning
+- `operations`              the public functions, and the build
+- `collect`                 the job of a build: the statistics of some files
+- `bloom_bits`              Bloom filters of whole files
+- `spec`                    which columns are indexed, and how
+- `store`, `entries`        the folder of an index; its entries in memory
+- `finding`, `table_index`  the index of a table, and its use as a level of pruning
 """
 
 from typing import TYPE_CHECKING

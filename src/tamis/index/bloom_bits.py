@@ -141,15 +141,15 @@ def compute_filter_size(distinct: int, false_positives: float) -> int:
     return max(1, math.ceil(bits / _BITS_PER_BLOCK)) * BLOCK_BYTES
 
 
-def compute_max_distinct(false_positives: float) -> int:
+def compute_max_distinct(false_positives: float, max_bytes: int = MAX_FILTER_BYTES) -> int:
     """Return the maximum number of distinct values of a file with a filter."""
-    return int(8 * MAX_FILTER_BYTES / compute_bits_per_value(false_positives))
+    return int(8 * max_bytes / compute_bits_per_value(false_positives))
 
 
-def build_filter(hashes: Array, false_positives: float) -> bytes | None:
-    """Return the filter for ascending hashes; None if it would be larger than `MAX_FILTER_BYTES`."""
+def build_filter(hashes: Array, false_positives: float, max_bytes: int = MAX_FILTER_BYTES) -> bytes | None:
+    """Return the filter for ascending hashes; None if it would have more than `max_bytes`."""
     size = compute_filter_size(len(hashes), false_positives)
-    if size > MAX_FILTER_BYTES:
+    if size > max_bytes:
         return None
     bits = np.zeros((size // BLOCK_BYTES, WORDS_PER_BLOCK), np.uint32)
     if len(hashes):

@@ -21,20 +21,21 @@ A file that cannot be read is left out and reported; a scan that needs it raises
 from __future__ import annotations
 
 import logging
-from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
-from tamis.expr.nodes import TRUE, Column
-from tamis.expr.patterns import find_successor_of_bytes, find_successor_of_prefix
+from tamis.expr.nodes import TRUE
+from tamis.expr.patterns import find_successor_of_prefix
+from tamis.expr.wire.expression_json import schema_from_text, schema_to_text
 from tamis.formats.jobs import Arguments, read_table
 from tamis.index.bloom_bits import (
     build_filter,
@@ -44,7 +45,6 @@ from tamis.index.bloom_bits import (
     sort_distinct,
 )
 from tamis.index.entries import make_relative
-from tamis.index.file_aggregate import FileAggregator
 from tamis.index.spec import IndexedColumn, IndexSpec, list_metadata_types
 from tamis.index.store import BLOOM, SCHEMA, IndexStore
 from tamis.io.storage import Storage, open_storage
@@ -52,7 +52,7 @@ from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.footer.leaves import FileSchema, Leaf
-from tamis.parquet.footer.statistics import collect_column_metadata, group_similar_footers, row_counts
+from tamis.parquet.footer.statistics import collect_metadata, list_row_counts
 from tamis.parquet.indexes.bloom_filter import Array
 from tamis.parquet.indexes.page_units import read_page_indexes
 from tamis.parquet.reading.parquet_file import ParquetFile
@@ -60,6 +60,92 @@ from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.reading.task_reader import TaskReader
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.predicate import Predicate
+
+# --- File aggregate -------------------------------------------------------------------------------------------------
+#
+# Metadata of files from the metadata of their row groups.
+#
+# | of the file             | from its row groups                                                                     |
+# |-------------------------|-----------------------------------------------------------------------------------------|
+# | rows, NULLs, NaN        | the sum, unknown if one of them is                                                      |
+# | lower and upper bound   | the minimum and maximum, unknown if a row group that may have values has none           |
+# | exact                   | that of the row group with the bound                                                    |
+
+
+class FileAggregator:
+    """Aggregates row groups by file; `counts` are the row group counts of the files, in order."""
+
+    def __init__(self, counts: npt.NDArray[np.int64]) -> None:
+        self._has_any = counts > 0
+        starts = np.cumsum(counts) - counts
+        self._starts = starts[self._has_any]
+        # The position among the files that have row groups; null for those that have none.
+        positions = np.cumsum(self._has_any) - 1
+        self._positions = pa.array(np.maximum(positions, 0), mask=~self._has_any)
+
+    def aggregate(self, groups: Mapping[str, pa.Array], columns: tuple[IndexedColumn, ...]) -> dict[str, pa.Array]:
+        """Return the metadata of files, under the names of the metadata of row groups."""
+        rows = groups[ROW_COUNT.name]
+        found = {ROW_COUNT.name: self._sum(rows)}
+        for column in columns:
+            nulls, nans = (groups.get(column.metadata_name(kind)) for kind in ("null_count", "nan_count"))
+            for kind, counts in (("null_count", nulls), ("nan_count", nans)):
+                if counts is not None:
+                    found[column.metadata_name(kind)] = self._sum(counts)
+            is_empty = _has_no_value(rows, nulls, nans)
+            for kind in ("lower", "upper"):
+                bounds = groups.get(column.metadata_name(kind))
+                if bounds is None:
+                    continue
+                picked = self._pick(bounds, is_empty, smallest=kind == "lower")
+                found[column.metadata_name(kind)] = bounds.take(picked)
+                exact = groups.get(column.metadata_name(f"{kind}_exact"))
+                if exact is not None:
+                    found[column.metadata_name(f"{kind}_exact")] = exact.take(picked)
+        return found
+
+    def _sum(self, counts: pa.Array) -> pa.Array:
+        if not len(self._starts):
+            return pa.array(np.zeros(len(self._has_any), np.int64))
+        totals = np.add.reduceat(np.asarray(pc.fill_null(counts, 0), np.int64), self._starts)
+        is_unknown = np.logical_or.reduceat(np.asarray(counts.is_null()), self._starts)
+        each = pa.array(totals, types.LONG, mask=is_unknown).take(self._positions)
+        return pc.if_else(pa.array(self._has_any), each, pa.scalar(0, types.LONG))
+
+    def _pick(self, bounds: pa.Array, is_empty: Array, *, smallest: bool) -> pa.Array:
+        """Return the row group that has the bound of its file; null if the file has none."""
+        if not len(self._starts):
+            return pa.nulls(len(self._has_any), types.LONG)
+        count = len(bounds)
+        order = np.asarray(pc.sort_indices(_to_sortable(bounds)), np.int64)
+        rank = np.empty(count, np.int64)
+        rank[order] = np.arange(count)
+        is_null = np.asarray(bounds.is_null())
+        rank[is_null] = count if smallest else -1
+        best = (np.minimum if smallest else np.maximum).reduceat(rank, self._starts)
+        is_unknown = np.logical_or.reduceat(is_null & ~is_empty, self._starts) | (best < 0) | (best >= count)
+        picked = order[np.where(is_unknown, 0, best)]
+        return pa.array(picked, mask=is_unknown).take(self._positions)
+
+
+def _to_sortable(bounds: pa.Array) -> pa.Array:
+    """Return the bounds in a type that Arrow can sort."""
+    if pa.types.is_float16(bounds.type):
+        return bounds.cast(pa.float32())
+    if pa.types.is_decimal(bounds.type) and bounds.type.bit_width < 128:
+        return bounds.cast(pa.decimal128(bounds.type.precision, bounds.type.scale))
+    return bounds
+
+
+def _has_no_value(rows: pa.Array, nulls: pa.Array | None, nans: pa.Array | None) -> Array:
+    """Return the row groups that have only NULL and NaN: there, missing bounds mean 'no value', not 'unknown'."""
+    found = pc.equal(rows, 0)
+    if nulls is not None:
+        found = pc.or_kleene(found, pc.equal(nulls, rows))
+        if nans is not None:
+            found = pc.or_kleene(found, pc.equal(pc.add(nulls, nans), rows))
+    return np.asarray(pc.fill_null(found, False))
+
 
 logger = logging.getLogger("tamis")
 
@@ -99,7 +185,7 @@ def make_collection_arguments(
 ) -> dict[str, Any]:
     """Return the arguments that all calls share, as JSON values."""
     return {
-        "schema": b64encode(schema.serialize().to_pybytes()).decode(),
+        "schema": schema_to_text(schema),
         "partition_columns": list(partition_columns),
         "names": None if names is None else names.to_json(),
         "spec": spec.to_dict(),
@@ -145,7 +231,7 @@ class EntryCollector:
                 footer.schema.find(column.path)  # raises if the name is ambiguous in the file
             if not self.spec.columns_with_values:
                 return footer, ValueStatistics()
-            return footer, read_values(self._reader, self.spec, file, row_counts(footer), content)
+            return footer, read_values(self._reader, self.spec, file, list_row_counts(footer), content)
         except _Unreadable as error:
             logger.warning("left out of the index: %s", error)
             return str(error)
@@ -182,8 +268,10 @@ class EntryCollector:
             if column.has_bloom:
                 bits = [found.filters.get(column) for found in values]
                 columns[column.metadata_name(BLOOM)] = pa.array(bits, pa.large_binary())
-        columns |= {f"{GROUP}{name}": _make_list_array(offsets, array) for name, array in groups.items()}
-        columns |= {f"{GROUP}counted_{name}": _make_list_array(offsets, array) for name, array in counted.items()}
+        columns |= {f"{GROUP}{name}": pa.ListArray.from_arrays(offsets, array) for name, array in groups.items()}
+        columns |= {
+            f"{GROUP}counted_{name}": pa.ListArray.from_arrays(offsets, array) for name, array in counted.items()
+        }
         columns[SIZES] = pa.array([_read_leaf_sizes(footer) for footer in footers], pa.list_(types.LONG))
         return pa.table(columns)
 
@@ -199,18 +287,15 @@ class EntryCollector:
 
     def _read_groups(self, footers: Sequence[Footer]) -> dict[str, pa.Array]:
         """Return the footers' metadata of all row groups in file order, by the names of the index."""
-        rows = [count for footer in footers for count in row_counts(footer)]
+        rows = [count for footer in footers for count in list_row_counts(footer)]
         found = {ROW_COUNT.name: pa.array(rows, types.LONG)}
-        alike = group_similar_footers(footers)
-        counts = [sum(footer.metadata.num_row_groups for footer in each) for each in alike]
+        by_path = collect_metadata(footers, [column.column for column in self.spec.columns])
         for column in self.spec.columns:
-            aggregated = [
-                collect_column_metadata(each, column.column, each[0].schema.find(column.path) or column.path)
-                for each in alike
-            ]
             own = {
-                column.metadata_name(kind): _concatenate([each.get(name) for each in aggregated], counts, data_type)
-                for kind, name, data_type in _list_kinds(column.column)
+                column.metadata_name(kind): by_path.get(
+                    metadata_name(kind, column.path), pa.nulls(len(rows), data_type)
+                )
+                for kind, data_type in list_metadata_types(column.type).items()
             }
             found |= truncate_bounds(own, column)
         return found
@@ -240,7 +325,7 @@ def _make_collector(arguments: Arguments) -> EntryCollector:
     return EntryCollector(
         arguments.storage,
         IndexStore(open_storage(storage["uri"], storage["options"] or None)),
-        pa.ipc.read_schema(pa.py_buffer(b64decode(arguments["schema"]))),
+        schema_from_text(arguments["schema"]),
         tuple(arguments["partition_columns"]),
         None if names is None else ColumnMapping.from_json(names),
         IndexSpec.from_dict(arguments["spec"]),
@@ -248,30 +333,10 @@ def _make_collector(arguments: Arguments) -> EntryCollector:
     )
 
 
-def _list_kinds(column: Column) -> list[tuple[str, str, pa.DataType]]:
-    """Return the kinds of a column's metadata: kind, name in the layout of the table, type."""
-    assert column.type is not None
-    return [
-        (kind, metadata_name(kind, column.path), data_type)
-        for kind, data_type in list_metadata_types(column.type).items()
-    ]
-
-
-def _concatenate(arrays: Sequence[pa.Array | None], counts: Sequence[int], data_type: pa.DataType) -> pa.Array:
-    known = [
-        pa.nulls(count, data_type) if array is None else array for array, count in zip(arrays, counts, strict=True)
-    ]
-    return pa.concat_arrays(known) if known else pa.nulls(0, data_type)
-
-
 def _serialise_schema(schema: FileSchema) -> bytes:
     """Return the schema of a file without metadata of its writer, which differs from file to file and is not needed."""
     fields = [pa.field(field.name, field.type, field.nullable) for field in schema.arrow]
     return bytes(pa.schema(fields).serialize().to_pybytes())
-
-
-def _make_list_array(offsets: pa.Array, values: pa.Array) -> pa.ListArray:
-    return pa.ListArray.from_arrays(offsets, values)
 
 
 def _read_leaf_sizes(footer: Footer) -> list[int] | None:
@@ -484,8 +549,7 @@ def truncate_bounds(metadata: Mapping[str, pa.Array], column: IndexedColumn) -> 
         # A prefix is at most the string. The upper bound is the successor of all strings with that prefix.
         heads = [bound[:MAX_BOUND_LENGTH] for bound in bounds.filter(is_long).to_pylist()]
         if kind == "upper":
-            after = find_successor_of_prefix if is_text else find_successor_of_bytes
-            heads = [after(head) for head in heads]
+            heads = [find_successor_of_prefix(head) for head in heads]
         cut = pc.replace_with_mask(bounds, is_long, pa.array(heads, bounds.type))
         found[column.metadata_name(kind)] = cut
         exact = found[column.metadata_name(f"{kind}_exact")]

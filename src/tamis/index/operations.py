@@ -10,28 +10,472 @@ A second build reads only new files. See docs/reference/statistics-index.md.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, UnsupportedFeature, make_argument_error, suggest_arguments
+from tamis.errors import (
+    CorruptFile,
+    InvalidArgument,
+    MissingFile,
+    StorageError,
+    UnsupportedFeature,
+    format_count,
+    make_argument_error,
+    suggest_arguments,
+)
 from tamis.expr.nodes import TRUE
-from tamis.formats.jobs import Engine, can_serialise, get_job_engines
+from tamis.formats.jobs import Engine, Item, Job, can_serialise, get_job_engines, storage_to_arguments
 from tamis.formats.open_source import open_source
-from tamis.formats.source import HasCollations, SampledSchema, TableSource, Versioned
-from tamis.index.building import BuildResult, IndexedTable, Progress, build_index
+from tamis.formats.source import TABLE_FORMATS, HasCollations, SampledSchema, TableSource, Versioned
+from tamis.index.collect import FUNCTION, RESULT, make_collection_arguments
+from tamis.index.entries import Entries, Rows, make_relative
 from tamis.index.finding import open_store
-from tamis.index.spec import IndexRequest, check_names, choose_columns
-from tamis.index.store import IndexStore
+from tamis.index.spec import IndexRequest, IndexSpec, check_names, choose_columns
+from tamis.index.store import SCHEMA, Current, DamagedPart, IndexStore, Part, Sample
 from tamis.index.table_index import TableIndex
+from tamis.io.listing import FileEntry
 from tamis.io.storage import open_storage
+from tamis.parquet.footer.footer import load_footer
 from tamis.parquet.footer.leaves import Int96
+from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import Predicate
 from tamis.tuning import Tuning
+
+# --- Building -------------------------------------------------------------------------------------------------------
+#
+# Building an index: entries of new files are collected, existing entries are reused, and entries of removed files are
+# dropped.
+#
+#     list the files ─▶ find their entries ─▶ collect the others ─▶ merge small parts ─▶ current.json
+#
+# Entries are reused from the current index, and from parts that an interrupted build left. The current index does not
+# change before the last step, which replaces one file.
+
+
+MIN_FILES_PER_ITEM = 32
+ITEMS = 64
+"""The approximate number of work items: each finished item survives an interruption."""
+MAX_BYTES_PER_ITEM = 256 * 1024 * 1024
+
+FOOTER_BYTES = 64 * 1024
+"""The bytes that are read from a file to find its footer."""
+
+SETTLED_SECONDS = {True: 0.02, False: 2.0}
+"""A file that was written within this time may be rewritten with the same modification time: local disks (True) have
+milliseconds, object stores seconds. A build waits for such files, and leaves out the files that are still too new."""
+
+MAX_ATTEMPTS = 10
+"""The maximum number of restarts of a build because a concurrent build removed a part that it needs, or because a part
+is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a build: indexed files of those to index, and their bytes."""
+
+    files: int
+    total_files: int
+    bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """The result of a build."""
+
+    location: str
+    files: int
+    """The files in the index."""
+    rows: int
+    bytes: int
+    """The bytes of the data files."""
+    collected: int
+    """The files that were read by this build."""
+    reused: int
+    """The files whose entries were reused."""
+    removed: int
+    """The entries that were dropped because their files were removed or rewritten."""
+    left_out: int
+    """The files without an entry."""
+    left_out_because: str | None
+    index_bytes: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `--json` prints them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedTable:
+    """The table to index, and the requested columns."""
+
+    source: TableSource
+    asked: IndexRequest
+    spec: IndexSpec
+    sample: FileEntry | None = None
+    """The file from which a folder takes its schema."""
+    reopen: Callable[[], TableSource] | None = None
+    """Opens the table again; None if the table has versions."""
+
+
+def build_index(
+    subject: IndexedTable, store: IndexStore, engine: Engine, progress: Callable[[Progress], None] | None = None
+) -> BuildResult:
+    """Build or update an index. The current one stays until the new one is complete."""
+    started = time.monotonic()
+    build = _Build(subject, store, engine, progress or (lambda _: None))
+    for _ in range(MAX_ATTEMPTS):
+        result = build.run()
+        if result is not None:
+            return BuildResult(**result, seconds=time.monotonic() - started)
+    raise StorageError(f"other builds keep changing the index at '{store.location}': build it after they finish")
+
+
+@dataclass(frozen=True)
+class _KnownEntries:
+    """The reusable entries."""
+
+    entries: Entries
+    rows: Rows
+    """The entry of each listed file; -1 for none."""
+    leftovers: tuple[Part, ...]
+
+    @property
+    def live(self) -> Rows:
+        return np.unique(self.rows[self.rows >= 0])
+
+
+class _Build:
+    def __init__(
+        self, subject: IndexedTable, store: IndexStore, engine: Engine, progress: Callable[[Progress], None]
+    ) -> None:
+        self._subject = subject
+        self._store = store
+        self._engine = engine
+        self._progress = progress
+        self._collected = self._left_out = 0
+        self._because: str | None = None
+        self._root = subject.source.storage.root
+        self._made: set[str] = set()
+        """The parts that this build wrote; no other build refers to them."""
+        self._damaged: set[str] = set()
+        self._verified: set[str] = set()
+
+    def run(self) -> dict[str, Any] | None:
+        """Run the build and return the fields of its result; None if a concurrent build interfered."""
+        before = self._store.read_if_usable()
+        files, unsettled = self._list_settled_files()
+        known = self._find_known(before, files)
+        new = self._collect(files.filter(pa.array(known.rows < 0)))
+        kept = [part for part, live in zip(known.entries.parts, self._count_live(known), strict=True) if live]
+        try:
+            merged = merge_parts(
+                self._store,
+                self._subject.spec,
+                [*self._iterate_live_parts(known), *((part, None) for part in new)],
+                self._subject.source.storage.tuning,
+            )
+            self._verify(merged)
+        except MissingFile:
+            return None
+        except DamagedPart as error:
+            # Its entries are collected again.
+            self._damaged.add(error.name)
+            return None
+        self._made |= {part.name for part in merged} - {part.name for part in (*kept, *known.entries.parts)}
+        found = Entries(self._store, merged)
+        rows = found.find_rows(files, self._root)
+        if not self._store.has_parts(merged):
+            return None
+        indexed = np.unique(rows[rows >= 0])
+        current = self._make_current(found, indexed, merged)
+        if before is None or _differ(before, current):
+            self._store.publish(current)
+            if not self._store.has_parts(merged):
+                return None
+        self._remove_unneeded(before, current, known)
+        if not self._is_complete():
+            return None
+        reused = int((known.rows >= 0).sum())
+        return {
+            "location": self._store.location,
+            "files": current.files,
+            "rows": current.rows,
+            "bytes": current.total_bytes,
+            "collected": self._collected,
+            "reused": reused,
+            "removed": self._count_removed(before, known),
+            "left_out": self._left_out + unsettled,
+            "left_out_because": self._because or (_UNSETTLED if unsettled else None),
+            "index_bytes": sum(part.size for part in merged),
+        }
+
+    def _list_settled_files(self) -> tuple[pa.Table, int]:
+        """Return the files of the table, and the number of others that were written too recently."""
+        storage = self._subject.source.storage
+        seconds = SETTLED_SECONDS[storage.is_local]
+        files = _list_files(self._subject.source)
+        is_recent = _is_recent(files, seconds)
+        if is_recent.true_count and self._subject.reopen is not None:
+            time.sleep(seconds)
+            files = _list_files(self._subject.reopen())
+            is_recent = _is_recent(files, seconds)
+        is_dated = pc.and_(pc.is_valid(files["size"]), pc.is_valid(files["modified_ns"])).combine_chunks()
+        settled = files.filter(pc.and_not(is_dated, is_recent))
+        return settled, files.num_rows - settled.num_rows
+
+    def _find_known(self, before: Current | None, files: pa.Table) -> _KnownEntries:
+        fingerprint = self._subject.spec.fingerprint
+        in_force = before.parts if before is not None and before.spec.fingerprint == fingerprint else ()
+        referred = [] if before is None else [part.name for part in before.parts]
+        leftovers = tuple(
+            part
+            for part in self._store.find_unreferenced_parts(referred)
+            if self._read_fingerprint(part) == fingerprint
+        )
+        usable = [part for part in (*in_force, *leftovers) if part.name not in self._damaged]
+        entries = Entries(self._store, usable)
+        return _KnownEntries(entries, entries.find_rows(files, self._root), leftovers)
+
+    def _verify(self, parts: Sequence[Part]) -> None:
+        """Check that every column of the unchanged parts can be read."""
+        for part in parts:
+            if part.name not in self._made and part.name not in self._verified:
+                deque(self._store.read_whole(part), maxlen=0)
+                self._verified.add(part.name)
+
+    def _read_fingerprint(self, part: Part) -> str | None:
+        try:
+            return self._store.read_spec(part).fingerprint
+        except (CorruptFile, MissingFile):
+            return None
+
+    def _count_removed(self, before: Current | None, known: _KnownEntries) -> int:
+        """Return how many entries of the current index are dropped; 0 if it has other columns."""
+        if before is None or before.spec.fingerprint != self._subject.spec.fingerprint:
+            return 0
+        names = {part.name for part in before.parts}
+        counts = zip(known.entries.parts, self._count_live(known), strict=True)
+        return max(0, before.files - sum(live for part, live in counts if part.name in names))
+
+    def _count_live(self, known: _KnownEntries) -> list[int]:
+        return [int(count) for count in known.entries.count_live(known.live)]
+
+    def _iterate_live_parts(self, known: _KnownEntries) -> Iterator[tuple[Part, Rows]]:
+        """Yield the parts with live entries, and these entries."""
+        for number, (part, live) in enumerate(zip(known.entries.parts, self._count_live(known), strict=True)):
+            if live:
+                yield part, known.entries.select_rows_of_part(number, known.live)
+
+    # --- Collecting entries -------------------------------------------------------------------------------------
+
+    def _collect(self, files: pa.Table) -> list[Part]:
+        if not files.num_rows:
+            return []
+        subject = self._subject
+        source = subject.source
+        arguments = storage_to_arguments(source.storage)
+        arguments["index"] = storage_to_arguments(self._store.storage)
+        arguments |= make_collection_arguments(
+            source.schema,
+            source.partition_columns,
+            source.field_names,
+            subject.spec,
+            with_schemas=TABLE_FORMATS[source.format].has_schemas_of_files,
+        )
+        most = source.storage.tuning.max_files_per_index_item
+        slices = list(_split_files(files, most, reads_values=bool(subject.spec.columns_with_values)))
+        items = [Item.from_table(each.combine_chunks(), _estimate_bytes(each, subject.spec)) for each in slices]
+        total_bytes = pc.sum(files["size"]).as_py() or 0
+        done = size = most = 0
+
+        def report(files_done: int, bytes_done: int) -> None:
+            nonlocal most
+            # An estimate during the job is not reduced when its results arrive one by one.
+            if files_done >= most:
+                most = files_done
+                self._progress(Progress(files_done, files.num_rows, bytes_done, total_bytes))
+
+        def estimate(share: float) -> None:
+            report(int(share * files.num_rows), int(share * total_bytes))
+
+        what = f"index {format_count(files.num_rows, 'file')} of {source.name}"
+        job = Job(FUNCTION, arguments, RESULT, what, progress=estimate)
+        report(0, 0)
+        found: list[Part] = []
+        for number, batch in self._engine.run(job, items):
+            (result,) = batch.to_pylist()
+            self._collected += result["files"]
+            self._left_out += result["left_out"]
+            self._because = self._because or result["left_out_because"]
+            if result["name"] is not None:
+                found.append(Part(result["name"], result["size"], result["files"], result["footer_hash"]))
+                self._made.add(result["name"])
+            done += slices[number].num_rows
+            size += pc.sum(slices[number]["size"]).as_py() or 0
+            report(done, size)
+        return found
+
+    # --- Making it current --------------------------------------------------------------------------------------
+
+    def _make_current(self, entries: Entries, rows: Rows, parts: Sequence[Part]) -> Current:
+        indices = pa.array(rows)
+        source = self._subject.source
+        return Current(
+            build=uuid4().hex,
+            built_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            table_format=source.format,
+            table_version=source.version,
+            request=self._subject.asked,
+            spec=self._subject.spec,
+            parts=tuple(parts),
+            files=len(rows),
+            rows=pc.sum(entries.column(ROW_COUNT.name).take(indices)).as_py() or 0,
+            total_bytes=pc.sum(entries.column("size").take(indices)).as_py() or 0,
+            sample=self._read_sample(),
+        )
+
+    def _read_sample(self) -> Sample | None:
+        sample, storage = self._subject.sample, self._subject.source.storage
+        if sample is None or sample.modified_ns is None:
+            return None
+        try:
+            footer, _ = load_footer(storage, sample.path, sample.size, sample.modified_ns)
+        except (CorruptFile, MissingFile):
+            return None
+        path = make_relative(pa.array([sample.path]), storage.root)[0].as_py()
+        own = FileEntry(path, sample.size, sample.modified_ns)
+        return Sample(own, footer.schema.arrow)
+
+    def _remove_unneeded(self, before: Current | None, current: Current, known: _KnownEntries) -> None:
+        """Remove unneeded parts. The parts of the previous index stay, for queries that are reading them."""
+        needed = {part.name for part in current.parts}
+        needed |= set() if before is None else {part.name for part in before.parts}
+        others = self._store.read_if_usable()
+        needed |= set() if others is None else {part.name for part in others.parts}
+        self._store.remove(sorted((self._made | {part.name for part in known.leftovers}) - needed))
+        self._store.remove_old(needed)
+
+    def _is_complete(self) -> bool:
+        """Return whether the current index, of this or another build, has all its parts.
+
+        Each build checks after publishing that its parts exist, and after removing parts that none of them has become
+        current: of two concurrent builds, the later one sees what the earlier one did.
+        """
+        current = self._store.read_if_usable()
+        return current is None or self._store.has_parts(current.parts)
+
+
+_UNSETTLED = "written just now, or without a modification time: build the index again"
+
+
+def _list_files(source: TableSource) -> pa.Table:
+    return source.list_files(Predicate(TRUE), ()).files.select(["path", "size", "modified_ns"])
+
+
+def _is_recent(files: pa.Table, seconds: float) -> pa.Array:
+    """Return which files were written within the last seconds."""
+    now = time.time_ns()
+    nanoseconds = int(seconds * 1e9)
+    times = files["modified_ns"].combine_chunks()
+    return pc.fill_null(pc.and_(pc.greater(times, now - nanoseconds), pc.less(times, now + nanoseconds)), False)
+
+
+def _split_files(files: pa.Table, max_files: int, *, reads_values: bool) -> Iterator[pa.Table]:
+    """Yield the files in slices, one for each work item, in order."""
+    most = min(max_files, max(MIN_FILES_PER_ITEM, -(-files.num_rows // ITEMS)))
+    sizes = files["size"].to_pylist() if reads_values else [0] * files.num_rows
+    start = size = 0
+    for number, own in enumerate(sizes):
+        if number > start and (number - start == most or size + own > MAX_BYTES_PER_ITEM):
+            yield files.slice(start, number - start)
+            start, size = number, 0
+        size += own
+    yield files.slice(start)
+
+
+def _estimate_bytes(files: pa.Table, spec: IndexSpec) -> int:
+    if spec.columns_with_values:
+        return int(pc.sum(files["size"]).as_py() or 0)
+    return int(pc.sum(pc.min_element_wise(files["size"], FOOTER_BYTES)).as_py() or 0)
+
+
+def _differ(one: Current, other: Current) -> bool:
+    """Return whether two indexes differ, apart from the id and the time of their build."""
+    return replace(one, build="", built_at="") != replace(other, build="", built_at="")
+
+
+# --- Merging small parts: opening a part costs as much as reading thousands of its entries ----------------------------
+
+
+def merge_parts(
+    store: IndexStore, spec: IndexSpec, parts: Iterable[tuple[Part, Rows | None]], tuning: Tuning
+) -> list[Part]:
+    """Merge small parts, and return all parts. Each comes with its live entries (None: all of them).
+
+    A part that is at least half full of live entries is not rewritten.
+    """
+    large: list[Part] = []
+    small: list[tuple[Part, Rows | None]] = []
+    for part, rows in parts:
+        live = part.files if rows is None else len(rows)
+        is_full = max(live / tuning.max_files_per_index_part, part.size / tuning.max_bytes_per_index_part) >= 0.5
+        if is_full and 2 * live >= part.files:
+            large.append(part)
+        else:
+            small.append((part, rows))
+    if len(small) == 1 and _is_clean(*small[0]):
+        return [*large, small[0][0]]
+    return [*large, *(_write_merged(store, spec, group) for group in _group_parts(small, tuning))]
+
+
+def _is_clean(part: Part, rows: Rows | None) -> bool:
+    return rows is None or 2 * len(rows) >= part.files
+
+
+def _group_parts(parts: Sequence[tuple[Part, Rows | None]], tuning: Tuning) -> Iterator[list[tuple[Part, Rows | None]]]:
+    group: list[tuple[Part, Rows | None]] = []
+    files = size = 0
+    for part, rows in parts:
+        live = part.files if rows is None else len(rows)
+        is_full = files + live > tuning.max_files_per_index_part or size + part.size > tuning.max_bytes_per_index_part
+        if group and is_full:
+            yield group
+            group, files, size = [], 0, 0
+        group.append((part, rows))
+        files, size = files + live, size + part.size
+    if group:
+        yield group
+
+
+def _write_merged(store: IndexStore, spec: IndexSpec, group: Sequence[tuple[Part, Rows | None]]) -> Part:
+    schemas: dict[bytes, int] = {}
+    tables = [_read_live_entries(store, part, rows, schemas) for part, rows in group]
+    return store.write_part(pa.concat_tables(tables), list(schemas), spec)
+
+
+def _read_live_entries(store: IndexStore, part: Part, rows: Rows | None, schemas: dict[bytes, int]) -> pa.Table:
+    """Return the live entries of a part, with schemas numbered as in the merged part."""
+    table = pa.Table.from_batches(list(store.read_whole(part)))
+    if rows is not None and len(rows) < part.files:
+        table = table.take(pa.array(rows))
+    if SCHEMA in table.column_names:
+        numbers = [schemas.setdefault(schema, len(schemas)) for schema in store.read_schemas(part)]
+        renumbered = pa.array(np.array(numbers, np.int32)).take(pc.cast(table[SCHEMA].combine_chunks(), pa.int64()))
+        table = table.set_column(table.column_names.index(SCHEMA), SCHEMA, renumbered)
+    return table.replace_schema_metadata(None)
+
 
 __all__ = ["BuildResult", "IndexStatus", "Progress", "build", "drop", "status"]
 
@@ -62,7 +506,7 @@ class IndexStatus:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every file of the table is in the index."""
+        """Return whether every file of the table is in the index."""
         return self.exists and self.fresh_files == self.table_files
 
     def to_dict(self) -> dict[str, Any]:

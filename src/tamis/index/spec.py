@@ -8,7 +8,6 @@ name has another.
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +18,10 @@ import xxhash
 
 from tamis import types
 from tamis.errors import CorruptFile, InvalidArgument, make_argument_error, to_one_line
-from tamis.expr.builder import col
+from tamis.expr.builder import to_name
 from tamis.expr.names import resolve
 from tamis.expr.nodes import Column
+from tamis.expr.wire.expression_json import types_from_text, types_to_text
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.metadata import KINDS, metadata_name
 
@@ -101,7 +101,6 @@ class IndexSpec:
         return tuple(column for column in self.columns if column.has_bloom or column.counts_nan)
 
     def to_dict(self) -> dict[str, Any]:
-        kinds = pa.schema([pa.field(str(number), column.type) for number, column in enumerate(self.columns)])
         return {
             "columns": [
                 {
@@ -112,7 +111,7 @@ class IndexSpec:
                 }
                 for column in self.columns
             ],
-            "types": b64encode(kinds.serialize().to_pybytes()).decode(),
+            "types": types_to_text([column.type for column in self.columns]),
             "false_positives": self.false_positives,
             "table_id": self.table_id,
         }
@@ -120,12 +119,11 @@ class IndexSpec:
     @staticmethod
     def from_dict(given: Mapping[str, Any]) -> IndexSpec:
         try:
-            kinds = pa.ipc.read_schema(pa.py_buffer(b64decode(given["types"])))
             columns = tuple(
                 IndexedColumn(
-                    tuple(each["key"]), tuple(each["path"]), field.type, bool(each["bloom"]), bool(each["count_nan"])
+                    tuple(each["key"]), tuple(each["path"]), kind, bool(each["bloom"]), bool(each["count_nan"])
                 )
-                for each, field in zip(given["columns"], kinds, strict=True)
+                for each, kind in zip(given["columns"], types_from_text(given["types"]), strict=True)
             )
             return IndexSpec(columns, float(given["false_positives"]), given["table_id"])
         except (KeyError, TypeError, ValueError, pa.ArrowException, OSError) as error:
@@ -225,9 +223,7 @@ def _resolve_column(
 ) -> FieldPath:
     if not isinstance(name, str):
         raise InvalidArgument(f"{where} takes column names, found {name!r}")
-    node = col(name).node
-    assert isinstance(node, Column)
-    path = resolve(node, schema, table, where=where).path
+    path = resolve(to_name(name), schema, table, where=where).path
     if path[0] in partition_columns:
         raise InvalidArgument(f"{name!r} is a partition column, which needs no index: leave it out of {where}")
     if path not in known:

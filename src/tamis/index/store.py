@@ -18,12 +18,12 @@ import logging
 import re
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from tamis.errors import CorruptFile, MissingFile, StorageError, TableNotFound, UnsupportedFeature, to_one_line
+from tamis.expr.wire.expression_json import schema_from_text, schema_to_text
 from tamis.index.finding import HIDDEN_FOLDER, INDEX_FOLDER
 from tamis.index.spec import FORMAT, IndexRequest, IndexSpec
 from tamis.io.listing import FileEntry, list_directory
@@ -42,6 +43,8 @@ from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.reading.row_group_reader import read_row_group
 
 logger = logging.getLogger("tamis")
+
+Parsed = TypeVar("Parsed")
 
 SPEC_KEY = b"tamis.index"
 """The key of a part's metadata with its specification, so that a later build can reuse it."""
@@ -129,36 +132,24 @@ class IndexStore:
                     self.storage, self.join_path(part.name), part.size, footer, row_group, columns, None
                 )
 
-    def read_whole(self, part: Part) -> pa.Table:
-        """Return all of a part; raise `DamagedPart` if it is unreadable."""
+    def read_whole(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """Yield all of a part; raise `DamagedPart` if it is unreadable."""
         try:
-            return pa.Table.from_batches(list(self.read_part(part, self.open_part(part).schema.arrow.names)))
-        except CorruptFile as error:
-            raise DamagedPart(str(error), part.name) from error
-
-    def verify(self, part: Part) -> None:
-        """Read all of a part; raise `DamagedPart` if it is unreadable."""
-        try:
-            names = self.open_part(part).schema.arrow.names
-            for _ in self.read_part(part, names):
-                pass
+            yield from self.read_part(part, self.open_part(part).schema.arrow.names)
         except CorruptFile as error:
             raise DamagedPart(str(error), part.name) from error
 
     def read_spec(self, part: Part) -> IndexSpec:
-        metadata = self.open_part(part).metadata.metadata or {}
-        try:
-            return IndexSpec.from_dict(json.loads(metadata[SPEC_KEY]))
-        except (KeyError, ValueError) as error:
-            raise CorruptFile(
-                f"'{self.storage.format_path(self.join_path(part.name))}' is not a part of an index: build it again"
-            ) from error
+        return self._parse_metadata(part, SPEC_KEY, IndexSpec.from_dict)
 
     def read_schemas(self, part: Part) -> list[bytes]:
         """Return the distinct schemas of the files of a part, serialised."""
+        return self._parse_metadata(part, SCHEMAS_KEY, lambda texts: [b64decode(each) for each in texts])
+
+    def _parse_metadata(self, part: Part, key: bytes, parse: Callable[[Any], Parsed]) -> Parsed:
         metadata = self.open_part(part).metadata.metadata or {}
         try:
-            return [b64decode(each) for each in json.loads(metadata[SCHEMAS_KEY])]
+            return parse(json.loads(metadata[key]))
         except (KeyError, ValueError, TypeError) as error:
             raise CorruptFile(
                 f"'{self.storage.format_path(self.join_path(part.name))}' is not a part of an index: build it again"
@@ -452,10 +443,10 @@ def _sample_to_dict(sample: Sample) -> dict[str, Any]:
         "path": sample.file.path,
         "size": sample.file.size,
         "modified_ns": sample.file.modified_ns,
-        "schema": b64encode(sample.schema.serialize().to_pybytes()).decode(),
+        "schema": schema_to_text(sample.schema),
     }
 
 
 def _sample_from_dict(given: Mapping[str, Any]) -> Sample:
-    schema = pa.ipc.read_schema(pa.py_buffer(b64decode(given["schema"])))
-    return Sample(FileEntry(given["path"], given["size"], given["modified_ns"]), schema)
+    file = FileEntry(given["path"], given["size"], given["modified_ns"])
+    return Sample(file, schema_from_text(given["schema"]))

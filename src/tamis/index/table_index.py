@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import CorruptFile, StorageError, UnsupportedFeature, format_count
 from tamis.expr.nodes import Column
-from tamis.formats.source import FileListing, IndexedRowGroups, has_schemas_of_files
+from tamis.formats.source import TABLE_FORMATS, FileListing, IndexedRowGroups, TableFormat
 from tamis.index.bloom_bits import find_canonical_leaf, hash_distinct_values
 from tamis.index.collect import GROUP, MAX_BOUND_LENGTH, SIZES
 from tamis.index.entries import Entries, Rows, make_relative
@@ -142,7 +142,7 @@ class TableIndex:
         self, files: pa.Table, columns: Sequence[Column], needed: Sequence[FieldPath], mentioned: Sequence[Column]
     ) -> IndexedRowGroups | None:
         loaded = self._load()
-        if loaded is None or not has_schemas_of_files(loaded.current.table_format):
+        if loaded is None or not TABLE_FORMATS.get(loaded.current.table_format, TableFormat()).has_schemas_of_files:
             return None
         known = {
             column: indexed
@@ -171,7 +171,7 @@ class _ListingPruner:
             and (indexed := _find_indexed_column(column, loaded.current, key_of)) is not None
         }
         is_known = rows >= 0
-        if has_schemas_of_files(loaded.current.table_format):
+        if TABLE_FORMATS.get(loaded.current.table_format, TableFormat()).has_schemas_of_files:
             mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions]
             is_known[is_known] = self._fits(rows[is_known], mentioned)
         self._known = np.flatnonzero(is_known)

@@ -13,7 +13,7 @@ _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abf
 
 
 def has_scheme(text: str) -> bool:
-    """Whether a location has a scheme, and is not a plain path."""
+    """Return whether a location has a scheme, and is not a plain path."""
     return _SCHEME.fullmatch(text) is not None
 
 

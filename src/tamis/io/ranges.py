@@ -67,16 +67,15 @@ REMOTE = Coalescing(gap=256 * KIB, max_bytes=16 * MIB)
 MAX_BATCH_BYTES = 64 * MIB
 
 
-def split_by_bytes(sizes: Sequence[int], most: int | None = None) -> Iterator[slice]:
+def split_by_bytes(sizes: Sequence[int], most: int = MAX_BATCH_BYTES) -> Iterator[slice]:
     """Split consecutive reads into batches of at most `most` bytes; a larger read is a batch of its own.
 
     >>> list(split_by_bytes([40, 50, 30, 200, 5], most=100))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
     """
-    limit = MAX_BATCH_BYTES if most is None else most
     first = total = 0
     for index, size in enumerate(sizes):
-        if index > first and total + size > limit:
+        if index > first and total + size > most:
             yield slice(first, index)
             first, total = index, 0
         total += size

@@ -40,6 +40,9 @@ _PERMANENT_TEXTS = (
     "is a directory",
 )
 
+_MISSING_TEXT = "NO_SUCH_KEY"
+"""What Arrow says of an object that vanished while its file was open. If it never existed, opening says so."""
+
 
 class ShortRead(OSError):
     """A read returned fewer bytes than requested: the connection broke, or the store misbehaved."""
@@ -90,6 +93,8 @@ def run_with_retries(action: Callable[[], Result], policy: RetryPolicy, task: st
             ) from error
         except OSError as error:
             failures += 1
+            if _MISSING_TEXT in str(error):
+                raise FileNotFoundError(location) from error
             if not is_transient(error):
                 raise StorageError(f"cannot {task} '{location}': {_format_reason(error)}") from error
             if failures >= policy.tries:

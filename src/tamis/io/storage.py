@@ -44,9 +44,6 @@ if TYPE_CHECKING:  # a storage only carries the handler, and few programs bring 
 # A link out of a table is refused like `..` in a path, unless allowed: it could make a reader read any file that it has
 # the rights for. A root that is a link is followed, and so are links from one part of a table to another.
 
-MAX_PATHS_CHECKED_SINGLY = 1000
-"""Up to this many paths are checked one by one, in about two milliseconds; for more, their folders are listed."""
-
 
 class LinkGuard:
     """Rejects paths below the root of a local table that lead out of it through a symbolic link."""
@@ -69,11 +66,11 @@ class LinkGuard:
         if os.path.islink(path):  # noqa: PTH114 - making a Path for every file takes longer than the check
             self._check_resolved(top, path)
 
-    def check_all(self, root: str, paths: pa.Array | pa.ChunkedArray) -> None:
-        """Check many paths like `check`; for many, each folder is listed once."""
+    def check_all(self, root: str, paths: pa.Array | pa.ChunkedArray, max_singly: int) -> None:
+        """Check paths like `check`; if there are more than `max_singly`, each folder is listed once."""
         if self.allow_outside:
             return
-        if len(paths) <= MAX_PATHS_CHECKED_SINGLY:
+        if len(paths) <= max_singly:
             for path in paths.to_pylist():
                 self.check(root, path)
             return
@@ -195,7 +192,7 @@ class Storage:
     def check_all_links(self, paths: pa.Array | pa.ChunkedArray) -> None:
         """Check many paths like `check_links`."""
         if isinstance(self.filesystem, pafs.LocalFileSystem):
-            self.links.check_all(self.root, paths)
+            self.links.check_all(self.root, paths, self.tuning.max_paths_checked_singly)
 
     def find_outside_links(self, folder: str) -> frozenset[str]:
         """Return the paths of symbolic links in a folder that lead out of the root and are not allowed."""

@@ -137,9 +137,11 @@ class S3Options:
             "proxy_options": self.proxy,
         }
         arguments = {name: value for name, value in arguments.items() if value is not None}
-        if self.endpoint is not None:
-            has_scheme = "://" in self.endpoint
-            parts = urlsplit(self.endpoint if has_scheme else f"//{self.endpoint}")
+        # pyarrow takes the endpoint of the environment only where it parses a URI itself.
+        endpoint = self.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        if endpoint:
+            has_scheme = "://" in endpoint
+            parts = urlsplit(endpoint if has_scheme else f"//{endpoint}")
             arguments["endpoint_override"] = parts.netloc
             arguments["scheme"] = parts.scheme if has_scheme else ("http" if self.allow_http else "https")
         if self.anonymous:

@@ -26,22 +26,24 @@ class WeightedCache:
             self._entries.move_to_end(key)
             return self._entries[key][0]
 
-    def put(self, key: Hashable, value: object, weight: int) -> None:
+    def put(self, key: Hashable, value: object, weight: int, capacity: int | None = None) -> None:
+        """Cache a value, and evict others until all fit into the capacity (None: that of the cache)."""
         weight += self.ENTRY_WEIGHT
-        if weight > self.capacity:
+        capacity = self.capacity if capacity is None else capacity
+        if weight > capacity:
             return
         with self._lock:
             _, before = self._entries.pop(key, (None, 0))
             self._entries[key] = (value, weight)
             self._weight += weight - before
-            while self._weight > self.capacity:
+            while self._weight > capacity:
                 _, (_, dropped) = self._entries.popitem(last=False)
                 self._weight -= dropped
 
-    def has_room(self, weight: int) -> bool:
-        """Return whether so many more bytes fit without evicting anything."""
+    def has_room(self, weight: int, capacity: int) -> bool:
+        """Return whether so many more bytes fit into the capacity without evicting anything."""
         with self._lock:
-            return self._weight + weight <= self.capacity
+            return self._weight + weight <= capacity
 
     def clear(self) -> None:
         with self._lock:

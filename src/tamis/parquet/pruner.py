@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,20 +31,21 @@ from tamis.errors import (
     UnknownColumn,
     add_article,
     check_flags,
+    format_count,
     make_argument_error,
     suggest_arguments,
     suggest_method_arguments,
 )
-from tamis.expr.interop.from_any import to_expr
-from tamis.expr.nodes import TRUE, Expr, and_, find_columns, split_conjuncts
-from tamis.expr.sql.printer import to_display_sql
+from tamis.expr.nodes import TRUE
 from tamis.io.listing import find_file
+from tamis.io.ranges import RangedFile
 from tamis.io.storage import open_storage
+from tamis.parquet.footer.chunks import ByteRange
 from tamis.parquet.footer.footer import MAGIC, Footer, footer_from_bytes
 from tamis.parquet.footer.leaves import find_leaf_indices
 from tamis.parquet.footer.matching import check_compatible_types, find_path
 from tamis.parquet.footer.statistics import read_row_group_metadata, sum_compressed_sizes
-from tamis.parquet.indexes.bloom_provider import (
+from tamis.parquet.indexes.bloom_filter import (
     AsyncBloomFilterProvider,
     BloomFilterProvider,
     call_from_threads,
@@ -51,14 +53,13 @@ from tamis.parquet.indexes.bloom_provider import (
 )
 from tamis.parquet.indexes.page_pruning import Evidence, Filter, Remaining, RowRangePruner
 from tamis.parquet.indexes.page_units import read_page_indexes
-from tamis.parquet.reading.assemble import can_assemble
-from tamis.parquet.reading.page_reader import assemble_columns, decode_rows, fetch_pages
+from tamis.parquet.reading.page_reader import assemble_columns, can_assemble, decode_rows, fetch_pages
 from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.parquet.selection.row_selection import RowSelection
 from tamis.skipping.metadata import ROW_COUNT
-from tamis.skipping.metrics import LevelReport
+from tamis.skipping.metrics import LevelReport, label_outcomes
 from tamis.skipping.predicate import Predicate, make_predicate
-from tamis.skipping.prune import ConjunctOutcome, prune
+from tamis.skipping.prune import prune
 from tamis.tuning import Tuning, check_tuning
 from tamis.types import replace_view_types
 
@@ -214,13 +215,25 @@ def _answer_conjunct(number: int, evidence: Sequence[Evidence], row_counts: Sequ
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PageIndexBytes:
+    """The page indexes of all columns as a file stores them: its column indexes, and its offset indexes.
+
+    Each begins with the first index of its kind in the file, and ends with the last.
+    """
+
+    column_indexes: bytes
+    offset_indexes: bytes
+
+
 @suggest_method_arguments("PruneRequest")
 @dataclass(frozen=True)
 class PruneRequest:
     """A file, a predicate and options; each method returns a new request.
 
     The file is a path, a URI, or metadata read by pyarrow. Metadata alone prunes row groups by their statistics; the
-    other levels need the file beside it (`with_file`) or, for Bloom filters, a provider (`with_bloom_filters`).
+    other levels need the file beside it (`with_file`). Pages need no more than the bytes of its page indexes
+    (`with_page_indexes`), and Bloom filters may come from a provider (`with_bloom_filters`).
     `schema` is the table's schema, if it differs from the file's.
     """
 
@@ -228,7 +241,7 @@ class PruneRequest:
     schema: pa.Schema | None = None
     predicate: object = None
     options: PruneOptions = PruneOptions()
-    data_file: str | os.PathLike[str] | None = None
+    data_file: str | os.PathLike[str] | PageIndexBytes | None = None
     bloom_filters: Provider | None = None
     storage_options: Mapping[str, Any] | None = None
     tuning: Tuning | None = None
@@ -238,26 +251,35 @@ class PruneRequest:
         return replace(self, predicate=predicate)
 
     def with_options(self, options: PruneOptions) -> PruneRequest:
+        """Set all options at once."""
         return replace(self, options=options)
 
     def with_file(self, file: str | os.PathLike[str]) -> PruneRequest:
         """Set the path or URI of the file that the given metadata belongs to, from which indexes are read."""
         return replace(self, data_file=file)
 
+    def with_page_indexes(self, column_indexes: bytes, offset_indexes: bytes) -> PruneRequest:
+        """Set the bytes of the page indexes that the given metadata belongs to: see `PageIndexBytes`."""
+        return replace(self, data_file=PageIndexBytes(column_indexes, offset_indexes))
+
     def with_bloom_filters(self, provider: Provider) -> PruneRequest:
         """Set the provider of Bloom filters, which replaces those in the file."""
         return replace(self, bloom_filters=provider)
 
     def enable_page_index(self, enabled: bool = True) -> PruneRequest:
+        """Set whether page indexes are read to prune rows."""
         return self._with_options(page_index=enabled)
 
     def enable_bloom_filter(self, enabled: bool = True) -> PruneRequest:
+        """Set whether Bloom filters are read to prune row groups."""
         return self._with_options(bloom_filter=enabled)
 
     def enable_dictionary(self, enabled: bool = True) -> PruneRequest:
+        """Set whether dictionaries are read to prune row groups."""
         return self._with_options(dictionary=enabled)
 
     def emit_roaring(self, enabled: bool = True) -> PruneRequest:
+        """Set whether the result has a Roaring bitmap of the selected rows."""
         return self._with_options(emit_roaring=enabled)
 
     def prune(self) -> PruneResult:
@@ -286,16 +308,13 @@ class Pruner:
     tuning: Tuning | None = None
 
     @cached_property
-    def _given(self) -> Expr:
-        given = to_expr(self.predicate)
-        return TRUE if given is None else given
-
-    @cached_property
     def bound(self) -> Predicate:
-        return make_predicate(self._given, self.schema, "the file")
+        """The predicate, bound to the schema."""
+        return make_predicate(self.predicate, self.schema, "the file")
 
     @cached_property
     def compile_result(self) -> CompileResult:
+        """The conjuncts of the predicate, and those that metadata cannot answer."""
         pairs = list(zip(self._labels, self.bound.conjuncts, strict=True))
         unused = dict.fromkeys(
             UnusedPredicate(label, conjunct.reason) for label, conjunct in pairs if conjunct.reason is not None
@@ -304,24 +323,8 @@ class Pruner:
 
     @cached_property
     def _labels(self) -> tuple[str, ...]:
-        """The conjuncts of the predicate as it was written, for each conjunct of the normalised one.
-
-        A conjunct that normalisation merged from several has all of them that mention its columns.
-        """
-        written = split_conjuncts(self._given)
-        if len(written) == 1:
-            return (to_display_sql(self._given),) * len(self.bound.conjuncts)
-        pairs = [(part, make_predicate(part, self.schema, "the file")) for part in written]
-        source = {each: part for part, own in pairs for each in split_conjuncts(own.expr)}
-        labels = []
-        for conjunct in self.bound.conjuncts:
-            label = source.get(conjunct.predicate)
-            if label is None:
-                columns = set(find_columns(conjunct.predicate))
-                merged = [part for part, own in pairs if not columns.isdisjoint(own.mentioned)]
-                label = and_(*merged) if merged else conjunct.predicate
-            labels.append(to_display_sql(label))
-        return tuple(labels)
+        """For each conjunct, the condition that it is part of, as it was written."""
+        return tuple(self.bound.labels[each.text] for each in self.bound.conjuncts)
 
     @cached_property
     def _filter(self) -> Filter:
@@ -332,7 +335,7 @@ class Pruner:
         file: Given,
         storage_options: Mapping[str, Any] | None = None,
         *,
-        data_file: str | os.PathLike[str] | None = None,
+        data_file: str | os.PathLike[str] | PageIndexBytes | None = None,
         bloom_filters: Provider | None = None,
     ) -> PruneResult:
         """Return the row groups and rows of a file that may match; the arguments are those of `PruneRequest`."""
@@ -343,7 +346,7 @@ class Pruner:
         file: Given,
         storage_options: Mapping[str, Any] | None = None,
         *,
-        data_file: str | os.PathLike[str] | None = None,
+        data_file: str | os.PathLike[str] | PageIndexBytes | None = None,
         bloom_filters: Provider | None = None,
     ) -> PruneResult:
         """Return the same as `prune`, without blocking the event loop; the provider may be asynchronous."""
@@ -371,10 +374,11 @@ class Pruner:
         reports, diagnostics = [report], []
         levels = options.levels if len(remaining.starts) and self.bound.expr != TRUE else frozenset()
         needed = find_leaf_indices(footer.schema.arrow, list(names.values()))
-        if isinstance(source, Footer):
-            usable = levels & {"bloom"} if provider is not None else frozenset()
-            diagnostics += _describe_unreadable(source.metadata, levels - usable, needed)
-            levels = usable
+        if isinstance(source, Footer | _FileWithPageIndexes):
+            usable = {"bloom"} if provider is not None else set()
+            usable |= {"pages"} if isinstance(source, ParquetFile) else set()
+            diagnostics += _describe_unreadable(footer.metadata, levels - usable, needed)
+            levels &= usable
         if levels:
             sizes = dict(enumerate(sum_compressed_sizes(footer.metadata, needed)))
             with source.open() if isinstance(source, ParquetFile) else nullcontext() as opened:
@@ -398,21 +402,11 @@ class Pruner:
             bitmap,
             replace(self.compile_result, diagnostics=tuple(diagnostics)),
             tuple(column.name for column in self.bound.columns),
-            tuple(replace(each, by_predicate=self._label_outcomes(each.by_predicate)) for each in reports),
+            tuple(replace(each, by_predicate=label_outcomes(each.by_predicate, self.bound.labels)) for each in reports),
             tuple(row_counts),
             self._labels,
             tuple(evidence),
         )
-
-    def _label_outcomes(self, outcomes: Sequence[ConjunctOutcome]) -> tuple[ConjunctOutcome, ...]:
-        """Return the outcomes by the conjuncts that the user wrote, one for each."""
-        found: dict[str, ConjunctOutcome] = {}
-        for label, outcome in zip(self._labels, outcomes, strict=True):
-            before = found.get(label, ConjunctOutcome(label, 0, None))
-            skipped = before.skipped + outcome.skipped
-            reason = None if skipped else before.unused_because or outcome.unused_because
-            found[label] = ConjunctOutcome(label, skipped, reason)
-        return tuple(found.values())
 
 
 def _check_options(options: object) -> PruneOptions:
@@ -423,7 +417,7 @@ def _check_options(options: object) -> PruneOptions:
 
 _ADVICE = "give the file beside it with with_file(…)"
 _UNREADABLE = {
-    "pages": ("page index", "it", _ADVICE),
+    "pages": ("page index", "it", f"{_ADVICE}, or its bytes with with_page_indexes(…)"),
     "bloom": ("Bloom filters", "them", f"{_ADVICE}, or a provider with with_bloom_filters(…)"),
     "dictionary": ("dictionaries", "them", _ADVICE),
 }
@@ -456,7 +450,7 @@ def _open(
     file: object,
     storage_options: Mapping[str, Any] | None,
     tuning: Tuning | None,
-    data_file: str | os.PathLike[str] | None = None,
+    data_file: str | os.PathLike[str] | PageIndexBytes | None = None,
 ) -> ParquetFile | Footer:
     if isinstance(file, pq.FileMetaData):
         # Serialised and parsed again with validation, because pyarrow's accessors abort the process on damaged
@@ -466,6 +460,8 @@ def _open(
         footer = footer_from_bytes(written.getvalue()[len(MAGIC) : -2 * len(MAGIC)], "the metadata")
         if data_file is None:
             return footer
+        if isinstance(data_file, PageIndexBytes):
+            return _FileWithPageIndexes.of(footer, data_file, tuning)
         source = open_file(data_file, storage_options, tuning)
         # Indexes of another file would prune wrong rows. The footer is small, and cached.
         if not source.footer.metadata.equals(footer.metadata):
@@ -482,6 +478,64 @@ def _open(
         kind = add_article(type(file).__name__)
         raise InvalidArgument(f"file must be a path, a URI or pyarrow's FileMetaData, found {kind}")
     return open_file(file, storage_options, tuning)
+
+
+@dataclass(frozen=True)
+class _FileWithPageIndexes(ParquetFile):
+    """A file that has only its footer and its page indexes in memory."""
+
+    ranges: tuple[tuple[int, bytes], ...] = ()
+    """Bytes of the file, each with the offset of the first."""
+
+    @staticmethod
+    def of(footer: Footer, given: PageIndexBytes, tuning: Tuning | None) -> _FileWithPageIndexes:
+        storage = open_storage(".").with_tuning(check_tuning(tuning))
+        # The indexes end where the footer begins, or before.
+        size = sys.maxsize
+        file = _FileWithPageIndexes(storage, "", size, None, footer)
+        chunks = [
+            file.chunk(group, leaf)
+            for group in range(footer.metadata.num_row_groups)
+            for leaf in range(footer.metadata.num_columns)
+        ]
+        ranges = [
+            (_check_index_bytes("column indexes", given.column_indexes, [each.column_index for each in chunks])),
+            (_check_index_bytes("offset indexes", given.offset_indexes, [each.offset_index for each in chunks])),
+        ]
+        return replace(file, ranges=tuple(ranges))
+
+    @property
+    def location(self) -> str:
+        return "the metadata"
+
+    def open(self) -> RangedFile:
+        # Pruning by pages only reads ranges of it.
+        return cast(RangedFile, nullcontext(self))
+
+    def read(self, wanted: Iterable[ByteRange]) -> list[pa.Buffer]:
+        """Return the bytes of some ranges of the file."""
+        return [pa.py_buffer(self._slice(offset, length)) for offset, length in wanted]
+
+    def _slice(self, offset: int, length: int) -> bytes:
+        first, content = next(
+            each for each in self.ranges if each[0] <= offset and offset + length <= each[0] + len(each[1])
+        )
+        return content[offset - first : offset - first + length]
+
+
+def _check_index_bytes(what: str, given: object, ranges: Iterable[ByteRange | None]) -> tuple[int, bytes]:
+    """Return the bytes of indexes with their offset in the file; raise if they are not those of the metadata."""
+    if not isinstance(given, bytes | bytearray | memoryview):
+        raise make_argument_error(what.replace(" ", "_"), "bytes", given)
+    known = [each for each in ranges if each is not None]
+    first = min((offset for offset, _ in known), default=0)
+    size = max((offset + length for offset, length in known), default=0) - first
+    if len(given) != size:
+        raise InvalidArgument(
+            f"the {what} do not belong to the metadata: found {format_count(len(given), 'byte')}, expected {size:,}, "
+            f"from offset {first:,} of the file"
+        )
+    return first, bytes(given)
 
 
 def _read_schema(source: ParquetFile | Footer) -> pa.Schema:

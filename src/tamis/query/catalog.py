@@ -5,21 +5,23 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sqlglot import exp
 
 from tamis.errors import InvalidArgument, TableError, TableNotFound, TamisError, UnsupportedFeature, find_lone_surrogate
-from tamis.formats.catalogs import AttachedCatalog
-from tamis.formats.open_source import FORMATS
+from tamis.expr.names import decode_type
+from tamis.expr.nodes import TRUE, Expr
+from tamis.formats.open_source import FORMATS, AttachedCatalog
 from tamis.formats.source import TableSource, Versioned
 from tamis.query.connectors.connector import Connector, Handle
 from tamis.query.connectors.database_connector import DatabaseConnector
 from tamis.query.connectors.lake_connector import LakeConnector
 from tamis.query.connectors.lake_handle import LakeHandle
-from tamis.query.connectors.memory_connector import MemoryConnector
+from tamis.query.connectors.memory_connector import FrameRows, MemoryConnector
 from tamis.query.plan.column_ids import ColumnIds
 from tamis.query.plan.nodes import Node, Output, TableScan, get_outputs
 from tamis.query.policies import Policies, apply_policies
@@ -33,11 +35,15 @@ from tamis.query.sql.table_versions import TableState, split_table_state
 _LAKE, _MEMORY = "lake", "memory"
 _SHOWN_TABLES = 12
 
+Found = TypeVar("Found")
+
 
 class Catalog:
     """Table names and the connector that each one belongs to. It is safe to use from several threads."""
 
-    def __init__(self, opener: Opener) -> None:
+    def __init__(self, opener: Opener, find_frame: Callable[[Sequence[str]], FrameRows | None] | None = None) -> None:
+        self._find_frame = find_frame
+        """Finds a view or table of a Spark session."""
         self._lake = LakeConnector(_LAKE)
         self._memory = MemoryConnector(_MEMORY)
         self.connectors: dict[str, Connector] = {_LAKE: self._lake, _MEMORY: self._memory}
@@ -150,6 +156,18 @@ class Catalog:
                 return name, handle
         return None
 
+    def _find_in_spark(self, parts: Sequence[str]) -> tuple[str, Handle] | None:
+        """Return a view or table of the Spark session that no table of this session hides."""
+        rows = None if self._find_frame is None else self._find_frame(parts)
+        if rows is None:
+            return None
+        known = self._memory.table(tuple(parts))
+        before = None if known is None else self._memory.get_frame(known)
+        # The view may have been replaced.
+        if known is None or before is None or not before.sameSemantics(rows.frame):
+            known = self._memory.add(".".join(parts), rows)
+        return _MEMORY, known
+
     def make_resolver(self) -> UnregisteredTables:
         """Return a resolver for tables that a query names without registering them."""
         return UnregisteredTables(self._opener, dict(self._lake_catalogs), self._earlier, self._find_source)
@@ -171,24 +189,21 @@ class Catalog:
         column_ids: ColumnIds,
         others: UnregisteredTables,
         protect: Callable[[TableScan, Sequence[str]], Node],
-    ) -> PlannedSource | None:
+    ) -> PlannedSource:
         """Return the scan of a whole table as the user may see it; raise TableNotFound if there is no such table.
 
         `others` resolves unregistered tables. `protect` applies policies to the scan, for all names of the table.
         """
         found = self.find(parts)
-        if found is not None:
-            name, handle = found
-            names: Sequence[str] = self._names.get((name, handle), [])
-        else:
-            other = others.find(parts)
-            if other is None:
-                self._raise_not_found(parts)
-                return None
-            name, (handle, names) = _LAKE, other
+        other = others.find(parts) if found is None else None
+        found = (_LAKE, other[0]) if other is not None else found or self._find_in_spark(parts)
+        if found is None:
+            raise self._make_not_found_error(parts)
+        name, handle = found
+        names = other[1] if other is not None else self._names.get((name, handle), [".".join(parts)])
         schema = self.connectors[name].columns(handle)
         named = column_ids.allocate_scan(parts[-1] if "/" not in parts[-1] else "table", schema.names)
-        columns = (Output(column_id, _decode_type(field)) for column_id, field in zip(named, schema, strict=True))
+        columns = (Output(column_id, decode_type(field.type)) for column_id, field in zip(named, schema, strict=True))
         node = protect(TableScan(name, handle, tuple(columns)), names)
         outputs = get_outputs(node)
         fields = (Field.of(column, output.name, output.type)
@@ -246,24 +261,24 @@ class Catalog:
     def _list_connectors(self) -> list[str]:
         return [name for name in list(self.connectors) if name not in (_LAKE, _MEMORY)]
 
-    def _raise_not_found(self, parts: Sequence[str]) -> None:
+    def _make_not_found_error(self, parts: Sequence[str]) -> TableNotFound:
         name = ".".join(parts)
         attached = self._list_databases()
         database = next((each for each in attached if len(parts) > 1 and is_same_name(each, parts[0])), None)
         if database is not None:
             known = list(self._list_tables(database))
-            raise TableNotFound(
+            return TableNotFound(
                 f"no table {'.'.join(parts[1:])!r} in {database}.{_suggest(parts[-1], known, database)}"
             )
         if len(parts) == 1 and (meant := next((each for each in attached if is_same_name(each, name)), None)):
             tables = _suggest("", [f"{meant}.{each}" for each in self._list_tables(meant)])
-            raise TableNotFound(f"{meant} is a database, not a table: write {meant}.table.{tables}")
+            return TableNotFound(f"{meant} is a database, not a table: write {meant}.table.{tables}")
         near = _suggest(name, self._list_registered())
         if len(parts) > 1 and attached:
             close = difflib.get_close_matches(parts[0].casefold(), attached, n=1, cutoff=0.6)
             hint = f" Did you mean {'.'.join((close[0], *parts[1:]))!r}?" if close else ""
             near = f"{hint or near} Databases: {', '.join(sorted(attached))}."
-        raise TableNotFound(
+        return TableNotFound(
             f"no table {name!r} in this session.{near} Register one with c.register(name, table), or write "
             f"{TABLE_BY_PATH_SYNTAX}"
         )
@@ -284,12 +299,6 @@ def _resolve_location(source: TableSource) -> str:
     """Return the location of a table with symbolic links resolved."""
     uri = source.storage.uri
     return os.path.realpath(uri) if source.storage.is_local else uri.rstrip("/")
-
-
-def _decode_type(field: Any) -> Any:
-    import pyarrow as pa
-
-    return field.type.value_type if pa.types.is_dictionary(field.type) else field.type
 
 
 def split_table_name(name: str) -> tuple[str, ...]:
@@ -320,8 +329,9 @@ def _suggest(name: str, known: Sequence[str], prefix: str = "") -> str:
     near = difflib.get_close_matches(name.casefold(), [each.casefold() for each in known], n=1, cutoff=0.6)
     meant = next((each for each in known if near and each.casefold() == near[0]), None)
     full = f"{prefix}.{meant}" if prefix else meant
-    shown = sorted(known)[:_SHOWN_TABLES]
-    more = f", … {len(known) - len(shown)} more" if len(known) > len(shown) else ""
+    names = sorted(set(known))
+    shown = names[:_SHOWN_TABLES]
+    more = f", … {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     return (f" Did you mean {full!r}?" if meant else "") + (f" Tables: {', '.join(shown)}{more}." if shown else "")
 
 
@@ -441,7 +451,7 @@ class UnregisteredTables:
                 f"a {now.format} table has no versions: query {'.'.join(name)} without VERSION or TIMESTAMP AS OF"
             )
         then = self._opener.open_state(now, state)
-        if known is None or not _has_same_state(then, known):
+        if known is None or not (isinstance(then, Versioned) and then.is_same_state(known)):
             return then, names
         # The known source has the metadata of that state cached.
         return known, names
@@ -451,10 +461,6 @@ def _make_cache_key(name: Name) -> Name:
     """Return the cache key of a name. A relative path depends on the working directory."""
     is_relative = name[0].casefold() in FORMATS and "://" not in name[-1] and not Path(name[-1]).is_absolute()
     return (*name, str(Path.cwd())) if is_relative else name
-
-
-def _has_same_state(then: TableSource, known: TableSource) -> bool:
-    return isinstance(then, Versioned) and then.is_same_state(known)
 
 
 # --- The tables of a session as a principal sees them -----------------------------------------------------------------
@@ -468,6 +474,7 @@ class VisibleTables:
         self._others = catalog.make_resolver()
         self._policies = policies
         self._principal = principal
+        self._filtered: dict[tuple[str, ...], tuple[tuple[str, ...], Expr]] = {}
 
     @property
     def has_policies(self) -> bool:
@@ -477,16 +484,30 @@ class VisibleTables:
         if self._policies is not None:
             refuse_outside_access(text, tree)
 
-    def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource | None:
+    def has_partition(self, name: tuple[str, ...], partition: str) -> bool:
+        found = self._catalog.find(name) or ("", (self._redact(lambda: self._others.find(name)) or (None,))[0])
+        if not isinstance(found[1], LakeHandle):
+            return False
+        return any(is_same_name(each, partition) for each in found[1].source.partition_texts)
+
+    def add_partition_filter(self, name: tuple[str, ...], filtered: tuple[str, ...], where: Expr) -> None:
+        self._filtered[filtered] = name, where
+
+    def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource:
+        name, where = self._filtered.get(name, (name, TRUE))
+        protect = partial(self._apply_policies, where=where)
+        return self._redact(lambda: self._catalog.scan(name, column_ids, self._others, protect))
+
+    def _redact(self, find: Callable[[], Found]) -> Found:
         try:
-            return self._catalog.scan(name, column_ids, self._others, self._apply_policies)
+            return find()
         except (*REVEALING_ERRORS, UnsupportedFeature):
             # A database may read values to find the type of a column, so its error may reveal them.
             if self._policies is None:
                 raise
             raise TableError(UNREADABLE) from None
 
-    def _apply_policies(self, scan: TableScan, names: Sequence[str]) -> Node:
+    def _apply_policies(self, scan: TableScan, names: Sequence[str], where: Expr) -> Node:
         connector = self._catalog.connectors[scan.connector]
         doubles: Sequence[Sequence[str]] = ()
         if self._policies is not None:
@@ -494,4 +515,4 @@ class VisibleTables:
                 prefix = connector.database.dialect.system_prefix
                 refuse_system_tables(scan.connector, connector.names(scan.handle), prefix)
             doubles = self._catalog.find_duplicate_names(scan)
-        return apply_policies(scan, self._policies, self._principal, connector, names, doubles)
+        return apply_policies(scan, self._policies, self._principal, connector, names, doubles, where)

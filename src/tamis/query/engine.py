@@ -44,11 +44,11 @@ class QueryEngine(Protocol):
         ...
 
     def reads_natively(self, scan: TableScan, connector: Connector) -> bool:
-        """Whether the engine's own Parquet reader reads the files of a scan."""
+        """Return whether the engine's own Parquet reader reads the files of a scan."""
         ...
 
     def can_round_trip(self, data_type: pa.DataType) -> bool:
-        """Whether the engine returns values of a type unchanged."""
+        """Return whether the engine returns values of a type unchanged."""
         ...
 
     def find_result_schema(
@@ -108,12 +108,20 @@ class SparkQueries(Protocol):
         """Raise an error if Spark rejects a query."""
         ...
 
-    def query_dataframe(self, spark: Any, query: CompiledQuery) -> Any:
+    def make_query_dataframe(self, spark: Any, query: CompiledQuery) -> Any:
         """Return the DataFrame of a query that was planned for Spark."""
         ...
 
     def get_settings(self, spark: Any) -> tuple[tzinfo, bool]:
         """Return the time zone of a Spark session, and whether it is in ANSI mode."""
+        ...
+
+    def find_frame_schema(self, frame: Any) -> pa.Schema | None:
+        """Return the columns of a Spark DataFrame in Arrow's types; None for any other object."""
+        ...
+
+    def find_table(self, spark: Any, parts: Sequence[str]) -> Any | None:
+        """Return a view or table of the Spark session as a DataFrame; None if Spark has no table of this name."""
         ...
 
     def make_text_dataframe(self, spark: Any, text: str, find: Callable[[str], Any]) -> Any:

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis.errors import EvaluationError, InvalidArgument, TamisError, suggest_method_arguments
+from tamis.errors import (
+    EvaluationError,
+    InvalidArgument,
+    TamisError,
+    TypeMismatch,
+    suggest_method_arguments,
+    suggest_name,
+)
 from tamis.expr.nodes import Column
 from tamis.expr.sql.refusals import refuse_reserved
 from tamis.query.connectors.connector import Connector, conform_batch
@@ -26,9 +33,10 @@ from tamis.query.plan.optimizer import Context, Optimized, optimize
 from tamis.query.rules import collect_rules
 from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_filters
 from tamis.query.sql.grouping import refuse_maps
-from tamis.query.sql.name_errors import find_name_error, find_quoted_columns, has_unknown_function
+from tamis.query.sql.name_errors import find_name_error, find_quoted_name_error, has_unknown_function
 from tamis.query.sql.normalise_query import normalise_query
 from tamis.query.sql.parameters import Arguments, fill_parameters, number_parameters
+from tamis.query.sql.partition_conditions import move_partition_conditions_into_tables
 from tamis.query.sql.planner import PlannedQuery, plan_query, read_query
 from tamis.query.sql.scopes import QueryTime
 from tamis.query.sql.sources import Tables
@@ -84,6 +92,7 @@ class CompiledQuery:
         tree = normalise_query(tree)
         move_versions_into_names(tree, self._started_at)
         self._tree = replace_current_user(tree, principal) if knows_principal else tree
+        move_partition_conditions_into_tables(self._tree, tables)
         tables.check(text, self._tree)
         self._planned = plan_query(self._tree, tables, now=self._now)
         scans = [node for node in walk_plan(self.plan) if isinstance(node, TableScan)]
@@ -92,12 +101,11 @@ class CompiledQuery:
         maps -= {name.casefold() for name, kind in types if kind is None or not pa.types.is_map(kind)}
         if maps and mark_maps(self._tree, maps):
             self._planned = plan_query(self._tree, tables, now=self._now)
-        columns = {name for name, _ in types}
-        for part in find_quoted_columns(self._tree, columns):
-            # Engines accept such a part, but it means something else.
-            logger.warning(
-                "%s uses a text, and not a column: double quotes make a text, so write a name as `name`", part
-            )
+        if (error := find_quoted_name_error(self._tree, tables)) is not None:
+            if not on_spark:
+                raise error
+            # Spark accepts it.
+            logger.warning("%s", error)
 
     # --- Plans --------------------------------------------------------------------------------------------------------
 
@@ -108,7 +116,7 @@ class CompiledQuery:
 
     @property
     def has_policies(self) -> bool:
-        """Whether policies decide what may be seen."""
+        """Return whether policies decide what may be seen."""
         return self._tables.has_policies
 
     @property
@@ -186,6 +194,17 @@ class CompiledQuery:
             spark_queries().check_query(spark, self)
             return
         _ = self.schema
+        self._refuse_invalid_texts()
+
+    def _refuse_invalid_texts(self) -> None:
+        """Raise for a comparison with a text that is not a value of the type, which the engine finds only in a run."""
+        for doubt in self._planned.binder_errors:
+            if isinstance(doubt, TypeMismatch) and doubt.failing_cast is not None:
+                cast = CompiledQuery(f"SELECT {doubt.failing_cast}", self._tables, self._context.connectors)
+                try:
+                    list(cast.run().batches())
+                except TamisError as error:
+                    raise query_engine().explain_failure(self._tree, [doubt], doubt) from error
 
     @property
     def _is_doubtful(self) -> bool:
@@ -222,7 +241,7 @@ class CompiledQuery:
     def to_spark(self, spark: Any) -> Any:
         """Return the rows as a lazy Spark DataFrame: pruned scans, and the rest of the query as Spark's SQL."""
         zone, is_ansi = spark_queries().get_settings(spark)
-        return spark_queries().query_dataframe(spark, self.on_spark(zone, is_ansi=is_ansi))
+        return spark_queries().make_query_dataframe(spark, self.on_spark(zone, is_ansi=is_ansi))
 
     def _run_translated(self, planned: PlannedQuery, plain: Callable[[], PlannedQuery]) -> Running:
         try:
@@ -355,11 +374,12 @@ def find_disabled_rules(rules: Rules, connectors: Mapping[str, Connector]) -> fr
         return frozenset() if rules else frozenset(known)
     if not isinstance(rules, Mapping):
         raise InvalidArgument(
-            f"rules= must be True, False, or as in {{'push_limit_into_scan': False}}, found {rules!r}"
+            f"rules= must be True, False, or a mapping of rules to True or False, as in "
+            f"{{'push_limit_into_scan': False}}, found {rules!r}"
         )
     for name, is_on in rules.items():
         if name not in known:
-            raise InvalidArgument(f"no rule {name!r}. Rules: {', '.join(known)}")
+            raise InvalidArgument(f"no rule {name!r}.{suggest_name(name, known)} Rules: {', '.join(known)}")
         if not isinstance(is_on, bool):
             raise InvalidArgument(f"rules= must switch the rule {name!r} to True or False, found {is_on!r}")
     return frozenset(name for name, is_on in rules.items() if not is_on)

@@ -2,7 +2,7 @@
 
 Reading order:
 
-- `scan`         what users hold
+- `scan`         what users hold, and rows for pandas, polars and DuckDB
 - `planning`     from files to tasks
 - `reading`      from tasks to rows
 - `aggregation`  metadata-only aggregation and top-n pruning

@@ -12,14 +12,13 @@ import pyarrow as pa
 
 from tamis.errors import InvalidArgument, UnknownColumn, suggest_method_arguments
 from tamis.expr.interop.from_any import to_expr
-from tamis.expr.nodes import Column, Expr
+from tamis.expr.nodes import AnyExpr, Expr, Name
 from tamis.formats.source import LEVELS, FileListing, SampledSchema, TableSource
 from tamis.scan.engine import get_embedded_engine, spark_scans
 from tamis.scan.planning.plan import ScanPlan
 from tamis.scan.planning.projection import resolve_projection
 from tamis.scan.planning.scan_planner import ScanPlanner, check_limit
 from tamis.scan.reading.residual import check_functions
-from tamis.scan.reading.results import to_pandas_frame, to_polars_frame
 from tamis.scan.reading.run import count_rows, read_batches
 from tamis.scan.report.report import Report
 
@@ -27,6 +26,121 @@ if TYPE_CHECKING:
     import duckdb
     import pandas
     import polars
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tamis.errors import UnsupportedFeature, make_missing_package_error, to_one_line
+from tamis.types import type_name_with_article
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+
+# --- Results --------------------------------------------------------------------------------------------------------
+#
+# Conversion of rows for pandas, polars and DuckDB, which are imported on first use.
+#
+# A type that the library lacks is converted to one that holds the same values. If there is none, or a value does not
+# fit, the error names the column.
+
+
+_INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+_MICROSECONDS_PER_DAY = 86_400_000_000
+_POLARS_DIGITS = 38
+
+_HINT = "leave it out, cast it in a query, or use to_arrow()"
+
+
+def to_pandas_frame(rows: pa.Table) -> pandas.DataFrame:
+    """Return the rows as a pandas DataFrame."""
+    try:
+        import pandas  # noqa: F401  # pyarrow's own error does not say how to install it
+    except ImportError as error:
+        raise make_missing_package_error("to_pandas()", "pandas", "pandas") from error
+    # Values or time zones that Python lacks: a day in the year 10000, a nanosecond of a time.
+    conversion_errors = (pa.ArrowException, ValueError, OverflowError, LookupError)
+    try:
+        return rows.to_pandas()
+    except conversion_errors as error:
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            try:
+                column.to_pandas()
+            except conversion_errors as reason:
+                raise _make_conversion_error("pandas", name, column.type, to_one_line(reason)) from error
+        raise UnsupportedFeature(f"pandas cannot hold the rows: {to_one_line(error)}. Use to_arrow()") from error
+
+
+def to_polars_frame(rows: pa.Table) -> polars.DataFrame:
+    """Return the rows as a polars DataFrame."""
+    try:
+        import polars
+    except ImportError as error:
+        raise make_missing_package_error("to_polars()", "polars", "polars") from error
+    repeated = [name for index, name in enumerate(rows.column_names) if name in rows.column_names[:index]]
+    if repeated:
+        raise UnsupportedFeature(
+            f"polars does not allow duplicate column names, found {repeated[0]!r} twice: rename one of them "
+            "with AS, or use to_arrow()"
+        )
+    columns = [_convert_for_polars(column, name) for name, column in zip(rows.column_names, rows.columns, strict=True)]
+    converted = pa.table(columns, names=rows.column_names)
+    try:
+        frame = polars.from_arrow(converted)
+    except polars.exceptions.PolarsError as error:
+        for name in converted.column_names:
+            try:
+                polars.from_arrow(converted.select([name]))
+            except polars.exceptions.PolarsError as reason:
+                raise _make_conversion_error(
+                    "polars", name, rows.schema.field(name).type, to_one_line(reason)
+                ) from error
+        raise UnsupportedFeature(f"polars cannot hold the rows: {to_one_line(error)}. Use to_arrow()") from error
+    assert isinstance(frame, polars.DataFrame)
+    return frame
+
+
+def _convert_for_polars(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column in a type that polars supports. For some others polars panics instead of raising an error."""
+    data_type = column.type
+    if pa.types.is_interval(data_type):
+        return pa.chunked_array([_to_duration(chunk, name) for chunk in column.chunks], pa.duration("us"))
+    if pa.types.is_decimal256(data_type) and data_type.precision <= _POLARS_DIGITS:
+        return column.cast(pa.decimal128(data_type.precision, data_type.scale))
+    inner = _find_unsupported_type(data_type)
+    if inner is not None:
+        raise _make_conversion_error("polars", name, data_type, f"it has no type for {inner}")
+    return column
+
+
+def _find_unsupported_type(data_type: pa.DataType) -> pa.DataType | None:
+    """Return the first type, nested ones included, that polars does not support; None if it supports all."""
+    if pa.types.is_decimal256(data_type) or pa.types.is_interval(data_type) or pa.types.is_union(data_type):
+        return data_type
+    inner = (data_type.field(index).type for index in range(data_type.num_fields))
+    return next((found for each in inner if (found := _find_unsupported_type(each)) is not None), None)
+
+
+def _to_duration(intervals: pa.Array, name: str) -> pa.Array:
+    """Return intervals as durations with days of 24 hours. Months have no fixed length."""
+    values = np.frombuffer(intervals.buffers()[1], _INTERVAL, len(intervals), intervals.offset * _INTERVAL.itemsize)
+    is_null = np.asarray(intervals.is_null())
+    if np.any(values["months"][~is_null]):
+        raise _make_conversion_error("polars", name, intervals.type, "an interval with months has no fixed length")
+    if np.any(values["nanoseconds"][~is_null] % 1000):
+        raise _make_conversion_error("polars", name, intervals.type, "an interval has nanoseconds")
+    # The ranges of days and nanoseconds are too small for the sum to overflow.
+    microseconds = values["days"].astype(np.int64) * _MICROSECONDS_PER_DAY + values["nanoseconds"] // 1000
+    return pa.array(microseconds, mask=is_null).cast(pa.duration("us"))
+
+
+def _make_conversion_error(library: str, column: str, data_type: pa.DataType, reason: str) -> UnsupportedFeature:
+    return UnsupportedFeature(
+        f"{library} cannot hold the column {column!r}, {type_name_with_article(data_type)}: {reason}. "
+        f"{_HINT.capitalize()}"
+    )
+
 
 # --- Rows and lazy scans ----------------------------------------------------------------------------------------------
 
@@ -226,7 +340,7 @@ def make_scan(source: TableSource, request: ScanRequest, listing: Callable[[bool
     try:
         scan = Scan(source, request.where, request.columns, request.limit, request.levels, listing=listing)
     except UnknownColumn as error:
-        if not isinstance(source, SampledSchema) or source.has_all_columns:
+        if not isinstance(source, SampledSchema) or source.has_all_columns or error.is_partition_column:
             raise
         # The column may be one that only later files have.
         hint = "merge_schema=True (--merge-schema) takes those of all files."
@@ -252,7 +366,7 @@ def describe_scan(table: str, schema: pa.Schema, where: str | None, limit: int |
 class ScanRequest:
     """The arguments of a scan: filter, columns, limit and pruning levels. Each method returns a new request."""
 
-    where: Expr | None = None
+    where: AnyExpr | None = None
     columns: Sequence[object] | None = None
     limit: int | None = None
     levels: Collection[str] = LEVELS
@@ -280,7 +394,7 @@ class ScanRequest:
         if len(columns) == 1 and isinstance(columns[0], Iterable) and not isinstance(columns[0], str):
             columns = list(columns[0])
         paths = resolve_projection(columns, schema, table)
-        return replace(self, columns=[Column(path, exact=True) for path in paths])
+        return replace(self, columns=[Name(path, exact=True) for path in paths])
 
     def limit_rows(self, count: int) -> ScanRequest:
         """Return at most `count` rows."""

@@ -7,7 +7,6 @@ levels. All runs must return and count the same rows. `RowChecksum` compares row
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -22,10 +21,10 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import InvalidArgument, UnsupportedFeature, VerificationFailed, format_count
-from tamis.expr.functions.table import NOT_DETERMINISTIC
+from tamis.expr.functions.table import find_nondeterministic_function
 from tamis.expr.interop.from_any import to_expr
-from tamis.expr.nodes import Call, Expr, Literal, walk
-from tamis.formats.source import LEVELS, TableSource, list_levels
+from tamis.expr.nodes import AnyExpr
+from tamis.formats.source import LEVELS, TABLE_FORMATS, TableSource
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.scan import LazyScan, Scan
 
@@ -114,29 +113,21 @@ def verify_each(
     # Footers are cached. Reading them now makes the costs of the runs comparable.
     plan = scan(()).plan()
     full: VerifyResult | None = None
-    every = list_levels(plan.report.format)
+    every = TABLE_FORMATS[plan.report.format].levels
     for levels in list_level_subsets(every):
         result = _run(scan, levels, full, is_every=levels == every)
         full = full or result
         yield result
 
 
-def _refuse_nondeterministic(where: Expr | None) -> None:
+def _refuse_nondeterministic(where: AnyExpr | None) -> None:
     """Raise an error for a nondeterministic filter: a difference would not be caused by pruning."""
-    for call in () if where is None else walk(where):
-        match call:
-            case Call("sql", (Literal(str() as text), *_)):
-                names = re.findall(r"\b(\w+)\s*\(", text.lower())
-            case Call(function):
-                names = [function]
-            case _:
-                continue
-        for name in names:
-            if name in NOT_DETERMINISTIC:
-                raise InvalidArgument(
-                    f"the filter is not deterministic: {name}() may keep other rows in each run, so that runs cannot "
-                    "be compared. Verify without it"
-                )
+    name = None if where is None else find_nondeterministic_function(where)
+    if name is not None:
+        raise InvalidArgument(
+            f"the filter is not deterministic: {name}() may keep other rows in each run, so that runs cannot be "
+            "compared. Verify without it"
+        )
 
 
 def assert_same_rows(results: Iterable[VerifyResult]) -> None:
@@ -148,14 +139,14 @@ def assert_same_rows(results: Iterable[VerifyResult]) -> None:
             raise VerificationFailed(f"the scan with {result.name} on {_describe_difference(result, full)}")
 
 
-def list_level_subsets(levels: Sequence[str]) -> list[tuple[str, ...]]:
+def list_level_subsets(levels: Sequence[str], max_for_all: int = MAX_LEVELS_FOR_ALL_SUBSETS) -> list[tuple[str, ...]]:
     """Return the combinations of levels to run, from none to all.
 
     >>> list_level_subsets(("files", "pages"))
     [(), ('files',), ('pages',), ('files', 'pages')]
     """
     count = len(levels)
-    sizes = range(count + 1) if count <= MAX_LEVELS_FOR_ALL_SUBSETS else (0, 1, count - 1, count)
+    sizes = range(count + 1) if count <= max_for_all else (0, 1, count - 1, count)
     return [subset for size in sizes for subset in combinations(levels, size)]
 
 

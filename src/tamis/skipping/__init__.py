@@ -4,6 +4,8 @@ Reading order:
 
 - `rewrite`                     the three questions about a predicate
 - `answers`, `atoms`, `ranges`  their algebra; comparisons, IN, LIKE; ranges of expressions
+- `transforms`                  partition values that are functions of a column
+- `column_ranges`               the values that a predicate leaves to each column
 - `membership`                  questions for Bloom filters and dictionaries
 - `metadata`                    the layout of a batch of units
 - `predicate`                   a filter prepared for a table

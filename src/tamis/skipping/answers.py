@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tamis.expr.functions.table import NEGATIONS
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Expr, Literal, not_
+from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Expr, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +67,3 @@ def _combine(function: str, absorbing: Literal, neutral: Literal, parts: tuple[E
             return only
         case operands:
             return Call(function, tuple(operands))
-
-
-def negate(expr: Expr) -> Expr:
-    match expr:
-        case Call(function, args) if function in NEGATIONS:
-            return Call(NEGATIONS[function], args)
-        case _ if expr == TRUE:
-            return FALSE
-        case _ if expr == FALSE:
-            return TRUE
-        case _ if expr == NULL:
-            return NULL
-        case _:
-            return not_(expr)

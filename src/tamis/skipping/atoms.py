@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tamis import types
-from tamis.expr.functions.table import FUNCTIONS, Nulls, type_of
+from tamis.expr.functions.table import FUNCTIONS, Nulls, find_pattern, negate, type_of
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
-from tamis.expr.patterns import DEFAULT_ESCAPE, find_successor_of_bytes, find_successor_of_prefix, parse_like
+from tamis.expr.patterns import find_successor_of_prefix
 from tamis.expr.sql.printer import to_display_sql
-from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
+from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of
 from tamis.skipping.ranges import Range, compute_range
 from tamis.types import is_ordered
 
@@ -25,8 +25,13 @@ def answer_call(call: Call, args: tuple[Known, ...]) -> Answer:
     data_type = type_of(call)
     if data_type not in (types.BOOLEAN, None):
         return UNKNOWN, _explain_missing_bounds(call, args)
-    rule = _RULES.get(call.function, None if data_type is None else _answer_other)
-    return rule(call, args) if rule is not None else (UNKNOWN, lambda: _explain_unknown(call))
+    known = FUNCTIONS.get(call.function)
+    if known is None or not known.accepts(len(call.args)):
+        return UNKNOWN, lambda: _explain_unknown(call)
+    if known.mirrored is not None:
+        return _answer_comparison(call, args)
+    otherwise = _answer_other if known.pattern is None else _answer_text_test
+    return _RULES.get(call.function, otherwise)(call, args)
 
 
 def _explain_unknown(call: Call) -> str:
@@ -179,21 +184,30 @@ def _answer_in(call: Call, args: tuple[Known, ...]) -> Answer:
 # --- Text -----------------------------------------------------------------------------------------------------------
 
 
-def _answer_startswith(call: Call, args: tuple[Known, ...]) -> Answer:
-    values = args[0][1]
-    match values, call.args[1]:
-        case Range(), Literal(value=str() | bytes() as prefix):
-            return _answer_prefix(values, prefix), _explain_bounds(call.args[:1], (values,))
-        case _:
-            return UNKNOWN, _explain_lazily(call.args)
+def _answer_text_test(call: Call, args: tuple[Known, ...]) -> Answer:
+    values, pattern = args[0][1], find_pattern(call)
+    if values is None or pattern is None:
+        return _answer_other(call, args)
+    reason = _explain_bounds(call.args[:1], (values,))
+    data_type = types.STRING if isinstance(pattern.prefix, str) else types.BINARY
+    if pattern.is_exact:
+        exact = Literal(pattern.prefix, data_type)
+        return _answer_equal(values, Range(exact, exact, FALSE, FALSE, TRUE)), reason
+    if not pattern.prefix and not pattern.is_prefix:
+        is_like = call.function == "like"
+        why = "pattern starts with a wildcard" if is_like else f"bounds cannot answer {call.function}"
+        return _answer_from_nulls(call, args), reason or (lambda: why)
+    answers = _answer_prefix(values, Literal(pattern.prefix, data_type))
+    if pattern.is_prefix:
+        return answers, reason
+    # Every match has the prefix, but not everything with the prefix matches.
+    return Answers(answers.may_be_true, values.has_value, values.may_be_null), reason
 
 
-def _answer_prefix(values: Range, prefix: str | bytes) -> Answers:
-    """Return the answers for a prefix test: strings with a prefix are those in [prefix, successor of prefix)."""
-    data_type = types.STRING if isinstance(prefix, str) else types.BINARY
-    start = Literal(prefix, data_type)
-    successor = find_successor_of_prefix(prefix) if isinstance(prefix, str) else find_successor_of_bytes(prefix)
-    end = None if successor is None else Literal(successor, data_type)
+def _answer_prefix(values: Range, start: Literal) -> Answers:
+    """Return the answers for a prefix test: texts with a prefix are those in [prefix, successor of prefix)."""
+    successor = find_successor_of_prefix(start.value)
+    end = None if successor is None else Literal(successor, start.type)
     return Answers(
         all_of(
             values.has_value,
@@ -209,35 +223,6 @@ def _answer_prefix(values: Range, prefix: str | bytes) -> Answers:
         ),
         values.may_be_null,
     )
-
-
-def _answer_like(call: Call, args: tuple[Known, ...]) -> Answer:
-    values = args[0][1]
-    match values, call.args[1:]:
-        case Range(), (Literal(value=str() as text),):
-            pattern = parse_like(text, DEFAULT_ESCAPE)
-        case Range(), (Literal(value=str() as text), Literal(value=str() as escape)):
-            pattern = parse_like(text, escape)
-        case _:
-            return UNKNOWN, _explain_lazily(call.args)
-    assert values is not None
-    reason = _explain_bounds(call.args[:1], (values,))
-    if pattern.is_exact:
-        exact = Literal(pattern.prefix, types.STRING)
-        return _answer_equal(values, Range(exact, exact, FALSE, FALSE, TRUE)), reason
-    answers = _answer_prefix(values, pattern.prefix)
-    if pattern.is_prefix:
-        return answers, reason
-    # Every match has the prefix, but not everything with the prefix matches.
-    answers = Answers(answers.may_be_true, values.has_value, values.may_be_null)
-    return answers, reason or (None if pattern.prefix else lambda: "pattern starts with a wildcard")
-
-
-def _answer_other_text_test(call: Call, args: tuple[Known, ...]) -> Answer:
-    values = args[0][1]
-    if values is None:
-        return UNKNOWN, _explain_lazily(call.args)
-    return _answer_from_nulls(call, args), lambda: f"bounds cannot answer {call.function}"
 
 
 # --- NULL -----------------------------------------------------------------------------------------------------------
@@ -310,17 +295,8 @@ def _explain(exprs: tuple[Expr, ...]) -> str:
 
 
 _RULES: dict[str, Callable[[Call, tuple[Known, ...]], Answer]] = {
-    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _answer_comparison),
     "in": _answer_in,
-    "startswith": _answer_startswith,
-    "like": _answer_like,
-    "endswith": _answer_other_text_test,
-    "contains": _answer_other_text_test,
     "is_null": _answer_is_null,
     "is_not_null": _answer_is_not_null,
     "partition_filter": _answer_partition_filter,
-    "case": _answer_other,
-    "coalesce": _answer_other,
-    "cast": _answer_other,
-    "try_cast": _answer_other,
 }

@@ -31,9 +31,13 @@ class PredicateEvaluator(Protocol):
 class ExpressionHandler(Protocol):
     """An engine that evaluates expressions over batches with an optional selection vector."""
 
-    def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray: ...
+    def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:
+        """Return a selection vector: one boolean per row, without nulls."""
+        ...
 
-    def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> PredicateEvaluator: ...
+    def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> PredicateEvaluator:
+        """Return the evaluator of a predicate over batches with a schema."""
+        ...
 
 
 class ArrowExpressionHandler:
@@ -55,6 +59,7 @@ class ArrowExpressionHandler:
         return vector
 
     def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> ArrowPredicateEvaluator:
+        """Return the evaluator of a predicate over batches with a schema."""
         compiled = self._compiled.get(id(predicate))
         if compiled is None:
             compiled = self._compiled[id(predicate)] = _compile(predicate)

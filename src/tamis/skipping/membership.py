@@ -37,16 +37,14 @@ from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import can_evaluate, evaluate_constant
 from tamis.expr.functions.kernels import to_arrow_array
-from tamis.expr.functions.table import type_of
+from tamis.expr.functions.table import find_pattern, type_of
 from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, fold, not_, split_conjuncts, transform
-from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.skipping.answers import Answers, all_of, any_of
 from tamis.skipping.handler import ARROW, CompiledPredicates, ExpressionHandler
 from tamis.skipping.metadata import null_count
 from tamis.skipping.rewrite import Conjunct, rewrite
 
 _ZERO = Literal(0, types.LONG)
-_LOGIC = frozenset(("and", "or", "not"))
 
 
 @dataclass(frozen=True)
@@ -94,9 +92,9 @@ class Question:
         has_nulls = Call(">", (null_count(self.column), _ZERO))
         at_null = self.at_null.value
         return Answers(
-            any_of(_boolean_column(self.true_name), has_nulls if at_null is True else FALSE),
-            any_of(_boolean_column(self.false_name), has_nulls if at_null is False else FALSE),
-            any_of(_boolean_column(self.null_name), has_nulls if at_null is None else FALSE),
+            any_of(_match_boolean_column(self.true_name), has_nulls if at_null is True else FALSE),
+            any_of(_match_boolean_column(self.false_name), has_nulls if at_null is False else FALSE),
+            any_of(_match_boolean_column(self.null_name), has_nulls if at_null is None else FALSE),
         )
 
     @cached_property
@@ -125,7 +123,7 @@ class Question:
         return true > 0, false > 0, true + false < count
 
 
-def _boolean_column(name: str) -> Column:
+def _match_boolean_column(name: str) -> Column:
     return Column((name,), type=types.BOOLEAN)
 
 
@@ -223,7 +221,7 @@ class _QuestionCollector:
             seen.add(id(node))
             if not inside or _find_items(node) is not None:
                 inside = self._get_question(node, self._columns[node]) is not None or inside
-            if node.function not in _LOGIC:
+            if node.function not in ("and", "or", "not"):
                 continue
             if not inside and node.function != "not":
                 self._joint[node] = [question for _, question in self.combine(node.function, node.args)]
@@ -295,9 +293,7 @@ def _find_items(predicate: Expr) -> tuple[Literal, ...] | None:
             return (item,)
         case Call("in", (Column(), *items)) if all(isinstance(item, Literal) for item in items):
             return tuple(item for item in items if isinstance(item, Literal) and not item.is_null)
-        case Call("like", (Column(), Literal(value=str() as text), *escape)):
-            mark = escape[0].value if escape and isinstance(escape[0], Literal) else DEFAULT_ESCAPE
-            pattern = parse_like(text, mark)
-            return (Literal(pattern.prefix, types.STRING),) if pattern.is_exact else None
+        case Call(_, (Column(), *_)) if (pattern := find_pattern(predicate)) is not None and pattern.is_exact:
+            return (Literal(pattern.prefix, types.STRING),)
         case _:
             return None

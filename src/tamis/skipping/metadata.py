@@ -16,7 +16,7 @@ A pruning level only has to produce such a batch.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,22 +65,53 @@ def nan_count(column: Column) -> Column:
     return Column((metadata_name("nan_count", column.path),), type=types.LONG)
 
 
-def make_constant_bounds(column: Column, values: pa.Array, row_count: pa.Array) -> dict[str, pa.Array]:
+def make_constant_bounds(
+    column: Column, values: pa.Array, row_count: pa.Array, *, or_null: bool = False
+) -> dict[str, pa.Array]:
     """Return the metadata columns for units in which a column is constant, as in partitions.
 
-    Its value is both bounds, and it is NULL (or NaN) in all rows or in none.
+    Its value is both bounds, and it is NULL (or NaN) in all rows or in none. With `or_null` a row may be NULL instead,
+    as a field of a struct is where the struct is NULL.
     """
-    none = pa.scalar(0, types.LONG)
-    found = {
-        metadata_name("null_count", column.path): pc.if_else(pc.is_null(values), row_count, none),
-    }
+    none, unknown = pa.scalar(0, types.LONG), pa.scalar(None, types.LONG)
+    nulls = pc.if_else(pc.is_null(values), row_count, unknown if or_null else none)
+    found = {metadata_name("null_count", column.path): nulls}
     if pa.types.is_floating(values.type):
         is_nan = pc.fill_null(pc.is_nan(values), False)
         values = pc.if_else(is_nan, pa.scalar(None, values.type), values)
-        found[metadata_name("nan_count", column.path)] = pc.if_else(is_nan, row_count, none)
+        nans = pc.if_else(is_nan, unknown if or_null else row_count, none)
+        found[metadata_name("nan_count", column.path)] = nans
     found[metadata_name("lower", column.path)] = values
     found[metadata_name("upper", column.path)] = values
     return found
+
+
+def drop_inverted_bounds(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Replace bounds by null where the lower one is above the upper one, since either may be wrong, or the type has no
+    order."""
+    if not types.is_ordered(low.type):
+        return pa.nulls(len(low), low.type), pa.nulls(len(high), high.type)
+    is_wrong = pc.fill_null(pc.greater(low, high), False)
+    if not pc.any(is_wrong, min_count=0).as_py():
+        return low, high
+    none = pa.scalar(None, low.type)
+    return pc.if_else(is_wrong, none, low), pc.if_else(is_wrong, none, high)
+
+
+def concatenate_metadata(parts: Sequence[Mapping[str, pa.Array]], counts: Sequence[int]) -> dict[str, pa.Array]:
+    """Concatenate the metadata columns of units; `counts` are the units of each part. What a part lacks is unknown."""
+    if len(parts) == 1:
+        return dict(parts[0])
+    data_types = {name: array.type for part in parts for name, array in part.items()}
+    return {
+        name: pa.concat_arrays(
+            [
+                part[name] if name in part else pa.nulls(count, data_type)
+                for part, count in zip(parts, counts, strict=True)
+            ]
+        )
+        for name, data_type in data_types.items()
+    }
 
 
 def make_partition_bounds(

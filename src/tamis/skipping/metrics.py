@@ -5,8 +5,9 @@ An entry of `by_predicate` has one of three forms:
 - `skipped > 0`: the conjunct skipped units;
 - `skipped == 0` and `unused_because` is None: it was evaluated and skipped nothing, because every unit matches;
 - `unused_because` is a string: the reason why it skipped nothing, such as `no statistics`, `function on column: …`,
-  `not a partition column`, `overlaps` (the bounds of every unit overlap the constant), or `fully matched by the file`
-  (a level above has proven it for every row, so it was not tested again).
+  `not a partition column`, `overlaps` (the bounds of every unit overlap the constant), `fully matched by the file` (a
+  level above has proven it for every row, so it was not tested again), or `no units left` (other conjuncts or a level
+  above have skipped them all).
 
 The `skipped` of all entries add up to `total - kept`. A unit that several conjuncts rule out counts for the first of
 them. Units that are skipped for another reason than a conjunct have an entry of their own: a partition filter, or a
@@ -15,11 +16,11 @@ limit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tamis.skipping.prune import ConjunctOutcome
+from tamis.skipping.prune import NO_UNITS_LEFT, ConjunctOutcome
 from tamis.skipping.rewrite import Conjunct
 
 SWITCHED_OFF = "switched off"
@@ -27,7 +28,7 @@ SWITCHED_OFF = "switched off"
 
 MATCHED_BY_FILE, MATCHED_BY_ROW_GROUP = "fully matched by the file", "fully matched by the row group"
 """Why a conjunct was not tested: a level above has proven it for every row."""
-_PROVEN = frozenset((MATCHED_BY_FILE, MATCHED_BY_ROW_GROUP))
+_NOT_NEEDED = frozenset((MATCHED_BY_FILE, MATCHED_BY_ROW_GROUP, NO_UNITS_LEFT))
 
 
 NOT_A_PARTITION_COLUMN = "not a partition column"
@@ -121,12 +122,32 @@ def merge_outcomes(
 
 def _choose_reason(one: str | None, other: str | None) -> str | None:
     """Return the reason for both sets of units. That some are proven does not explain why others are kept."""
-    return other or one if one in _PROVEN else one or other
+    if NO_UNITS_LEFT in (one, other):
+        return other if one == NO_UNITS_LEFT else one
+    return other or one if one in _NOT_NEEDED else one or other
 
 
-def is_proven(outcome: ConjunctOutcome) -> bool:
-    """Return whether a level above has proven the conjunct for every row, so that it was not tested."""
-    return outcome.unused_because in _PROVEN
+def label_outcomes(outcomes: Sequence[ConjunctOutcome], labels: Mapping[str, str]) -> tuple[ConjunctOutcome, ...]:
+    """Return the outcomes by what the user wrote, one for each condition, given the `Predicate.labels` of a filter."""
+    found: dict[str, list[ConjunctOutcome]] = {}
+    for each in outcomes:
+        found.setdefault(labels.get(each.predicate, each.predicate), []).append(each)
+    return tuple(_merge_parts(label, parts) for label, parts in found.items())
+
+
+def _merge_parts(label: str, parts: Sequence[ConjunctOutcome]) -> ConjunctOutcome:
+    """Merge the outcomes of the conjuncts of one condition over the same units."""
+    skipped = sum(each.skipped for each in parts)
+    reasons = dict.fromkeys(each.unused_because for each in parts if each.unused_because is not None)
+    if skipped or not reasons:
+        return ConjunctOutcome(label, skipped, None)
+    explaining = [each for each in reasons if each not in _NOT_NEEDED]
+    return ConjunctOutcome(label, 0, "; ".join(explaining) or next(iter(reasons)))
+
+
+def is_not_needed(outcome: ConjunctOutcome) -> bool:
+    """Return whether the conjunct had nothing to do: a level above has proven it for every row, or no unit was left."""
+    return outcome.unused_because in _NOT_NEEDED
 
 
 def add_matched_conjuncts(

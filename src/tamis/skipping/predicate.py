@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, TypeMismatch, suggest_arguments
+from tamis.errors import InvalidArgument, TypeMismatch, UnknownColumn, suggest_arguments
 from tamis.expr.bind import bind, format_expression_position
 from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import type_of
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.names import resolve
-from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, find_columns
+from tamis.expr.nodes import (
+    TRUE,
+    AnyExpr,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    Name,
+    and_,
+    find_columns,
+    replace_columns,
+    split_conjuncts,
+    walk,
+)
 from tamis.expr.normalise import normalise
 from tamis.expr.sql.printer import to_display_sql
-from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
+from tamis.expr.wire.expression_json import bound_from_json, expression_to_json
 from tamis.expr.wire.partition_filter import resolve_column
 from tamis.skipping.handler import ARROW, ExpressionHandler
 from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.types import STRING, is_text, type_name_with_article
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A conjunct of a filter as it was written."""
+
+    written: AnyExpr
+    bound: Expr
+    """The same bound to the table, before normalisation."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +59,9 @@ class Predicate:
     """The part of the filter that does not depend on the types of data columns, which files may store wider than the
     table: `x > 3000000000` is never TRUE for an int, but must not prune a partition before its files are checked."""
 
-    bound: Expr = field(default=TRUE, compare=False, repr=False)
-    """The filter before normalisation, which assumes the default string comparison; a table may define another one.
-    It is not sent to other processes."""
+    conditions: tuple[Condition, ...] = field(default=(), compare=False, repr=False)
+    """The filter as it was written. It is not sent to other processes: their metrics have the texts of conjuncts, and
+    the process that makes a report finds the `labels` of these."""
 
     handler: ExpressionHandler = field(default=ARROW, compare=False, repr=False)
     """The handler that evaluates the rewritten filter at every level. It is not sent to other processes, which use
@@ -68,9 +90,44 @@ class Predicate:
             and_(*(each.predicate for each in (*self.conjuncts, *other.conjuncts))),
             tuple(dict.fromkeys((*self.mentioned, *other.mentioned))),
             and_(self.on_partitions, other.on_partitions),
-            and_(self.bound, other.bound),
+            (*self.conditions, *other.conditions),
             self.handler,
         )
+
+    @property
+    def bound(self) -> Expr:
+        """The filter before normalisation, which assumes the default string comparison; a table may define another."""
+        return and_(*(each.bound for each in self.conditions))
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """What reports show for the text of a conjunct: the condition as it was written that it is part of.
+
+        A conjunct that normalisation merged from several conditions has all of them that mention its columns.
+        """
+        sources: dict[Expr, list[int]] = {}
+        mentions: dict[tuple[str, ...], list[int]] = {}
+        everything = range(len(self.conditions))
+        conjuncts = dict.fromkeys(split_conjuncts(self.expr))
+        if len(self.conditions) > 1:
+            for number, condition in enumerate(self.conditions):
+                parts = split_conjuncts(condition.bound)
+                if not conjuncts.keys() >= set(parts):
+                    parts = split_conjuncts(normalise(condition.bound))
+                for part in parts:
+                    sources.setdefault(part, [number])
+                for column in find_columns(condition.bound):
+                    mentions.setdefault(column.path, []).append(number)
+
+        def find_conditions(part: Expr) -> Sequence[int]:
+            found = {number for column in find_columns(part) for number in mentions.get(column.path, ())}
+            return sources.get(part) or sorted(found) or everything
+
+        return {
+            to_display_sql(part): self._format_conditions(find_conditions(part))
+            for part in (*split_conjuncts(self.on_partitions), *conjuncts)
+            if part != TRUE
+        }
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -88,12 +145,18 @@ class Predicate:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether every row satisfies the predicate."""
+        """Return whether every row satisfies the predicate."""
         return self.expr == TRUE
 
     @property
     def text(self) -> str | None:
-        return None if self.is_trivial else to_display_sql(self.expr)
+        """The filter as it was written, for reports; None if every row satisfies it."""
+        return None if self.is_trivial else self._format_conditions(range(len(self.conditions)))
+
+    def _format_conditions(self, numbers: Iterable[int]) -> str:
+        written: AnyExpr = and_(*(self.conditions[each].written for each in numbers))
+        # Back-ticks select one of several names that differ by case, which the table has done by now.
+        return to_display_sql(replace_columns(written, lambda leaf: Name(leaf.path)))
 
 
 def make_predicate(
@@ -132,7 +195,20 @@ def make_predicate(
         on_partitions = normalise(bind(given, schema, table, typed=partition_columns, get_text=get_text))
     else:
         on_partitions = TRUE
-    return Predicate(expr, mentioned, on_partitions, bound, handler)
+    return Predicate(expr, mentioned, on_partitions, tuple(_list_conditions(given, bound)), handler)
+
+
+def _list_conditions(given: AnyExpr, bound: Expr) -> Iterator[Condition]:
+    """Yield the conjuncts of a filter. BETWEEN is one, although it is an AND of two comparisons."""
+    stack = [(given, bound)]
+    while stack:
+        written, same = stack.pop()
+        if isinstance(written, Call) and written.function == "and" and not written.is_between:
+            # Binding changes the arguments of AND, but neither their number nor their order.
+            assert isinstance(same, Call)
+            stack.extend(reversed(list(zip(written.args, same.args, strict=True))))
+        else:
+            yield Condition(written, same)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +248,8 @@ def split_predicate(predicate: object, schema: pa.Schema, partition_columns: Col
 
 
 def _has_same_columns(one: Conjunct, other: Conjunct) -> bool:
-    return find_columns(one.predicate) == find_columns(other.predicate)
+    # On partitions the types of data columns are unknown.
+    return [each.path for each in find_columns(one.predicate)] == [each.path for each in find_columns(other.predicate)]
 
 
 # --- The texts of partition values ------------------------------------------------------------------------------------
@@ -191,6 +268,11 @@ def make_partition_text(name: str) -> Column:
 def is_partition_text(column: str) -> bool:
     """Return whether a column has the texts of partition values."""
     return column.startswith(_TEXT_PREFIX)
+
+
+def reads_partition_text(expr: Expr) -> bool:
+    """Return whether an expression that is not bound to a table reads the text of a partition value."""
+    return any(isinstance(node, Call) and node.function == "partition_text" for node in walk(expr))
 
 
 def get_partition_name(text: Column) -> str:
@@ -215,10 +297,13 @@ def _make_text_resolver(schema: pa.Schema, table: str, known: Collection[str] | 
 
 
 def _read_text_of_column(name: str, schema: pa.Schema, table: str) -> Expr:
-    """Return the text of a column's values; NULL if there is no such column."""
+    """Return the text of a column's values; raise an error if there is no such column, which may be in the path."""
     if not any(each.casefold() == name.casefold() for each in schema.names):
-        return Literal(None, STRING)
-    column = resolve(Column((resolve_column(name, schema.names, table),), exact=True), schema, table)
+        raise UnknownColumn(
+            f"no column {name!r} in {table}, as used in a partition filter. Files do not store partition columns: "
+            f"prune the table with tamis.open(…).scan(…), or leave this out. Columns: {', '.join(schema.names)}"
+        )
+    column = resolve(Name((resolve_column(name, schema.names, table),), exact=True), schema, table)
     is_plain = column.type is not None and is_text(column.type)
     return column if is_plain else Call("cast", (column, Literal("string", STRING)))
 
@@ -240,11 +325,12 @@ def predicate_to_json(predicate: Predicate) -> dict[str, Any]:
 
 def predicate_from_json(given: Mapping[str, Any]) -> Predicate:
     """Build the predicate from the result of `predicate_to_json`."""
-    mentioned = expression_from_json(given["mentioned"])
+    mentioned = bound_from_json(given["mentioned"])
     assert isinstance(mentioned, Call)
-    expr = expression_from_json(given["expr"])
+    expr = bound_from_json(given["expr"])
     return Predicate(
         expr,
         tuple(column for column in mentioned.args if isinstance(column, Column)),
-        expr if given["on_partitions"] is None else expression_from_json(given["on_partitions"]),
+        expr if given["on_partitions"] is None else bound_from_json(given["on_partitions"]),
+        (Condition(expr, expr),),
     )

@@ -19,6 +19,7 @@ from tamis.skipping.rewrite import Conjunct
 NO_STATISTICS = "no statistics"
 OVERLAPS = "overlaps"
 SKIPPED_BEFORE = "earlier conditions skip the same units"
+NO_UNITS_LEFT = "no units left"
 UNKNOWN_NAN_COUNT = "NaN count is unknown, and NaN is larger than every number"
 
 
@@ -139,10 +140,12 @@ def _explain_unused(
     units: pa.RecordBatch, conjunct: Conjunct, handler: ExpressionHandler, whole: Callable[[], pa.BooleanArray]
 ) -> str | None:
     if not units.num_rows:
-        return None
+        return NO_UNITS_LEFT
     if not any(_is_known(units, name) for name in conjunct.metadata_names):
         return conjunct.reason or NO_STATISTICS
-    if pc.all(whole(), min_count=0).as_py():
+    if not len(whole()):
+        return conjunct.reason or NO_UNITS_LEFT
+    if pc.all(whole()).as_py():
         return None
     if conjunct.reason is not None:
         return conjunct.reason

@@ -49,12 +49,12 @@ class Range:
 
     @property
     def may_be_null(self) -> Expr:
-        """Whether some row may have no value. A failing row has none either: the unit is read and raises the error."""
+        """Return whether some row may have no value. A failing row has none: the unit is read, and raises the error."""
         return any_of(self.has_null, self.failure.possible)
 
     @property
     def may_be_present(self) -> Expr:
-        """Whether some row may have something other than NULL."""
+        """Return whether some row may have something other than NULL."""
         return any_of(self.has_value, self.may_be_nan)
 
     def with_failure_as_null(self) -> Range:
@@ -71,14 +71,14 @@ def compute_range(node: Expr, args: tuple[Range | None, ...]) -> Range:
     """Return the range of a node, given the ranges of its arguments."""
     match node:
         case Column():
-            return _column_range(node)
+            return _find_column_range(node)
         case Literal():
-            return _literal_range(node)
+            return _find_literal_range(node)
         case Call():
             return _call_range(node, args)
 
 
-def _column_range(column: Column) -> Range:
+def _find_column_range(column: Column) -> Range:
     data_type = column.type
     nulls, nans = null_count(column), nan_count(column)
     may_be_null = Call(">", (nulls, ZERO))
@@ -100,7 +100,7 @@ def _column_range(column: Column) -> Range:
     )
 
 
-def _literal_range(literal: Literal) -> Range:
+def _find_literal_range(literal: Literal) -> Range:
     if literal.is_null:
         return Range(NULL, NULL, TRUE, FALSE, FALSE)
     if literal.value != literal.value:

@@ -39,7 +39,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.evaluate import can_evaluate
-from tamis.expr.functions.table import type_of
+from tamis.expr.functions.table import negate, type_of
 from tamis.expr.nodes import (
     FALSE,
     NULL,
@@ -50,14 +50,17 @@ from tamis.expr.nodes import (
     Literal,
     find_columns,
     fold,
-    get_operands,
+    get_conditions,
+    is_logic,
+    make_unbound_error,
     not_,
+    replace_columns,
     split_conjuncts,
     transform,
     walk,
 )
 from tamis.expr.sql.printer import to_display_sql
-from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of, negate
+from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of
 from tamis.skipping.atoms import Reason, answer_boolean, answer_call
 from tamis.skipping.handler import CompiledPredicates, ExpressionHandler
 from tamis.skipping.metadata import ROW_COUNT, lower, nan_count, null_count, upper
@@ -79,7 +82,7 @@ class Conjunct:
     reason: str | None
     """The reason why bounds cannot answer the predicate at all; None if they can."""
     label: Expr | None = None
-    """The expression that reports show instead of the predicate."""
+    """The predicate that metrics name instead of this one, which is the same with less known about types."""
     _compiled: CompiledPredicates = field(init=False, default_factory=CompiledPredicates, compare=False, repr=False)
 
     @cached_property
@@ -108,7 +111,7 @@ class Conjunct:
 
     @property
     def is_nested(self) -> bool:
-        """Whether the predicate has nested calls, which make the rewritten predicate large."""
+        """Return whether the predicate has nested calls, which make the rewritten predicate large."""
         return isinstance(self.predicate, Call) and any(isinstance(arg, Call) for arg in self.predicate.args)
 
 
@@ -146,15 +149,7 @@ def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column], refine: Refine
 
 def _find_parts(predicate: Expr) -> list[Expr]:
     """Return the predicates that AND, OR and NOT combine."""
-    return [node for node in walk(predicate, _get_logic_operands) if not _is_logic(node)]
-
-
-def _get_logic_operands(node: Expr) -> tuple[Expr, ...]:
-    return get_operands(node) if _is_logic(node) else ()
-
-
-def _is_logic(node: Expr) -> bool:
-    return isinstance(node, Call) and node.function in ("and", "or", "not")
+    return [node for node in walk(predicate, get_conditions) if not is_logic(node)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +211,8 @@ def _answer(node: Expr, args: tuple[_NodeResult, ...], is_part: bool, failures: 
                     answers, may_fail = answer_constant_unit(node, answers, may_fail)
                 failures.of_parts[may_fail] = None
             return _NodeResult(answers, found_range, why, is_partial)
+        case _:
+            raise make_unbound_error(node)
 
 
 # --- Answers for units in which every column of a predicate is constant: partitions, and some files -------------------
@@ -239,7 +236,7 @@ def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) ->
     constant = all_of(*(_is_constant(column) for column in columns))
     # In other units the value is NULL, so the predicate is not evaluated (and cannot fail) for a mere bound.
     values = {column: Call("case", (constant, lower(column), NULL)) for column in columns}
-    outcome = transform(predicate, lambda node: values[node] if isinstance(node, Column) else node)
+    outcome = replace_columns(predicate, lambda column: values[column])
 
     def answer(here: Expr, elsewhere: Expr) -> Expr:
         typed = Literal(None, types.BOOLEAN) if elsewhere == NULL else elsewhere

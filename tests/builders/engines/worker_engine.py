@@ -48,4 +48,4 @@ def assert_same_plans(one: tamis.ScanPlan, other: tamis.ScanPlan) -> None:
 
 def _make_comparable(task: ScanTask) -> ScanTask:
     """Return a task in which NaN is replaced by a value that equals itself."""
-    return replace(task, where_absent={key: pa.scalar(repr(value)) for key, value in task.where_absent.items()})
+    return replace(task, constants={path: pa.scalar(repr(value)) for path, value in task.constants.items()})

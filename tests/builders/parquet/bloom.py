@@ -53,6 +53,6 @@ def list_kept_row_groups(path: Path, where: str, schema: pa.Schema | None = None
     layouts = {chunk: each for chunk, each in read_layouts(path).items() if chunk[1] in questions.leaves}
     filters = read_filters(path, layouts, questions.hashes)
     rows = pa.array([metadata.row_group(group).num_rows for group in row_groups], pa.int64())
-    batch = pa.record_batch({"row_count": rows} | questions.answers(filters, row_groups))
+    batch = pa.record_batch({"row_count": rows} | questions.find_answers(filters, row_groups))
     selected = prune(batch, questioned.conjuncts).selection.to_pylist()
     return [group for group, keeps in zip(row_groups, selected, strict=True) if keeps]

@@ -41,7 +41,7 @@ from tamis.expr.sql.parse import parse_sql
 from tamis.parquet import Pruner
 from tamis.parquet.footer.footer import FOOTERS
 from tamis.parquet.indexes.page_units import PAGE_INDEXES
-from tamis.parquet.reading.page_header import decode_page_header
+from tamis.parquet.reading.decode import decode_page_header
 
 MORE_MEMORY = 1024 * 1024 * 1024
 """The bytes of address space that a process may add to what it starts with."""

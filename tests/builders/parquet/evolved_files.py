@@ -17,6 +17,7 @@ from builders.values.choices import Choices
 from builders.values.predicates import OraclePredicate, Subject
 from builders.values.random_rows import draw_column, draw_predicate, draw_values, make_subject
 from tamis.expr.evaluate import to_physical_value
+from tamis.formats.constants import make_absent_values, name_absent
 from tamis.formats.jobs import Planning
 from tamis.formats.source import FileListing
 from tamis.io.ranges import IMMUTABLE
@@ -50,7 +51,7 @@ class StoredFiles:
     field_names: ColumnMapping | None
     paths: Sequence[str]
     formats: Sequence[str] | None = None
-    identity_values: pa.Array | None = None
+    identity_values: Mapping[str, pa.Array] | None = None
     deleted: Mapping[int, BitMap64] = field(default_factory=dict)
     planning: Planning | None = None
     name: str = "t"
@@ -81,9 +82,8 @@ class StoredFiles:
         if self.formats is not None:
             columns["num_records"] = pa.array(list(map(count_rows, paths)), pa.int64())
         if self.identity_values is not None:
-            columns["identity_values"] = self.identity_values
-        files = pa.table(columns)
-        return FileListing(files, files.select([]), ())
+            columns |= self.identity_values
+        return FileListing(pa.table(columns), ())
 
     def read_deleted_rows(self, storage: Storage, files: pa.Table, row_groups: object = None) -> Mapping[int, BitMap64]:
         known = {str(self.folder / self.paths[index]): rows for index, rows in self.deleted.items()}
@@ -152,7 +152,7 @@ class EvolvedCase:
 
     fields: list[EvolvedField]
     stored: list[pa.Table]
-    identity: pa.Array | None
+    identity: Mapping[str, pa.Array] | None
     rows: pa.Table
     predicates: list[OraclePredicate]
     options: dict[str, Any]
@@ -283,11 +283,9 @@ def _wrap_in_lists(values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, values, type=pa.list_(values.type))
 
 
-def _make_identity_values(name: str, data_type: pa.DataType, known: list[list[Any] | None]) -> pa.Array:
+def _make_identity_values(name: str, data_type: pa.DataType, known: list[list[Any] | None]) -> dict[str, pa.Array]:
     values = make_array(data_type, [None if each is None else each[0] for each in known])
-    mask = pa.array([each is None for each in known])
-    child = pa.StructArray.from_arrays([values], names=["value"], mask=mask)
-    return pa.StructArray.from_arrays([child], names=[name])
+    return {name_absent((name,)): make_absent_values(values, pa.array([each is None for each in known]))}
 
 
 def _list_subjects(rows: pa.Table) -> list[Subject]:

@@ -19,7 +19,7 @@ from builders.parquet.tuning import BY_PAGES
 from builders.values.predicates import OraclePredicate, to_oracle_literal
 from tamis import types
 from tamis.expr.evaluate import to_physical_value
-from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns, not_
+from tamis.expr.nodes import Call, Literal, Name, Unbound, find_columns, not_
 
 
 def check_by_pages(
@@ -58,7 +58,7 @@ def make_probes_beside(rows: pa.Table, names: Collection[str] | None = None) -> 
         found = _list_values(rows, path)
         if not found:
             continue
-        column, name = Column(path), ".".join(f'"{part}"' for part in path)
+        column, name = Name(path), ".".join(f'"{part}"' for part in path)
         middle = found[len(found) // 2]
         absent = _make_absent_values(found, data_type)
         for value in absent:
@@ -74,7 +74,7 @@ def make_probes_beside(rows: pa.Table, names: Collection[str] | None = None) -> 
         if types.is_text(data_type):
             for prefix in dict.fromkeys((middle[:1], middle[:-1], middle + "\x01")):
                 text = to_oracle_literal(prefix, types.STRING)
-                starts: Expr = Call("startswith", (column, Literal(prefix, types.STRING)))
+                starts: Unbound = Call("startswith", (column, Literal(prefix, types.STRING)))
                 yield OraclePredicate(starts, f"starts_with({name}, {text})")
                 yield OraclePredicate(not_(starts), f"NOT starts_with({name}, {text})")
 

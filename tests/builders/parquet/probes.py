@@ -17,7 +17,7 @@ from builders.values.by_type import to_oracle_literal
 from builders.values.predicates import OPERATORS, OraclePredicate
 from tamis import types
 from tamis.expr.evaluate import to_physical_value
-from tamis.expr.nodes import Call, Column, Literal, find_columns, not_
+from tamis.expr.nodes import Call, Literal, Name, find_columns, not_
 
 _ORACLE_TYPES = (
     pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_date32,
@@ -41,7 +41,7 @@ def make_probes(rows: pa.Table, names: Collection[str] | None = None) -> Iterato
     for path, data_type in list_leaf_paths(rows.schema):
         if pa.types.is_nested(data_type) or (names is not None and path[0] not in names):
             continue
-        column = Column(path)
+        column = Name(path)
         name = ".".join(f'"{part}"' for part in path)
         yield OraclePredicate(Call("is_null", (column,)), f"{name} IS NULL")
         yield OraclePredicate(Call("is_not_null", (column,)), f"{name} IS NOT NULL")

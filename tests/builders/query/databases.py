@@ -34,7 +34,7 @@ COLUMNS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "name": (pa.string(), (*TEXTS, *MORE_TEXTS)),
     "title": (pa.string(), (*MORE_TEXTS, *TEXTS)),
     "day": (pa.date32(), _DAYS),
-    "moment": (types.TIMESTAMP_NTZ, _TIMESTAMPS),
+    "created_at": (types.TIMESTAMP_NTZ, _TIMESTAMPS),
     "instant": (types.TIMESTAMP, _TIMESTAMPS),
     "flag": (pa.bool_(), (True, False)),
 }

@@ -14,6 +14,7 @@ import re
 from dataclasses import replace
 
 from builders.query.plans import COLUMNS, FakeConnector, FakeHandle, expr, fake, scan
+from tamis.errors import TableNotFound
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Call, Column, Expr, and_, find_columns
 from tamis.query.plan.column_ids import ColumnIds
@@ -258,9 +259,9 @@ class _Tables:
     def check(self, text: str, tree: object) -> None:
         """Allow every query."""
 
-    def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource | None:
+    def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource:
         if name not in (("t",), ("u",), ("v",)):
-            return None
+            raise TableNotFound(f"no table {'.'.join(name)}")
         ids = column_ids.allocate_scan(name[0], COLUMNS)
         made = scan(name[0])
         columns = tuple(Output(each, kind) for each, kind in zip(ids, COLUMNS.values(), strict=True))

@@ -22,6 +22,7 @@ from tamis.query.connectors.connector import (
     PushedProjection,
     PushedRows,
 )
+from tamis.query.plan.column_ids import collect_paths, replace_paths
 from tamis.query.plan.explain import format_lines, plan_to_dict
 from tamis.query.plan.nodes import (
     Aggregate,
@@ -41,7 +42,6 @@ from tamis.query.plan.nodes import (
     walk_plan,
 )
 from tamis.query.plan.optimizer import Context
-from tamis.query.plan.paths import collect_paths, replace_paths
 
 STRUCT = pa.struct([("x", types.LONG), ("y", types.STRING)])
 COLUMNS = {"a": types.LONG, "b": types.LONG, "s": types.STRING, "n": STRUCT, "f": types.DOUBLE}
@@ -129,7 +129,7 @@ class FakeConnector(Connector):
         own = fake(handle)
         if own.limit is not None or own.top is not None or own.groups is not None:
             return None
-        length = Call("length", (Column(("s",)),))
+        length = Call("length", (Column(("s",), types.STRING),))
         if self.stores_lengths and length in walk(predicate):
             made = replace(own, columns=(*own.columns, ("length", pa.int32())))
             stored = Column(("length",), type=pa.int32())

@@ -29,7 +29,7 @@ def make_orders() -> pa.Table:
             "amount": pa.array([None if n % 17 == 0 else n * 1.25 for n in numbers], pa.float64()),
             "price": pa.array([Decimal(n) / 4 for n in numbers], pa.decimal128(12, 2)),
             "note": pa.array([None if n % 13 == 0 else f"note {n % 7}" for n in numbers]),
-            "moment": pa.array([datetime(2024, 1, 1) + timedelta(hours=n) for n in numbers], pa.timestamp("us")),
+            "created_at": pa.array([datetime(2024, 1, 1) + timedelta(hours=n) for n in numbers], pa.timestamp("us")),
             "region": pa.array([("eu", "us", "asia")[n % 3] for n in numbers]),
         }
     )
@@ -117,3 +117,15 @@ def has_same_rows(one: pa.Table, other: pa.Table, *, ordered: bool = False) -> b
     """Return whether two results have the same rows, in the same order if `ordered`."""
     mine, theirs = list_rows(one), list_rows(other)
     return mine == theirs if ordered else Counter(mine) == Counter(theirs)
+
+
+def has_types_of_duckdb(found: pa.Table, expected: pa.Table) -> bool:
+    """Return whether a result has DuckDB's types, except that sums have Spark's: a bigint, or fewer digits."""
+
+    def is_same(own: pa.DataType, theirs: pa.DataType) -> bool:
+        if not pa.types.is_decimal(theirs) or theirs.precision < 38:
+            return bool(own == theirs)
+        return bool(own == pa.int64() if theirs.scale == 0 else pa.types.is_decimal(own) and own.scale == theirs.scale)
+
+    pairs = zip(found.schema.types, expected.schema.types, strict=True)
+    return all(is_same(own, theirs) for own, theirs in pairs)

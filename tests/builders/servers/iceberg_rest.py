@@ -17,7 +17,8 @@ from pathlib import Path
 from threading import Thread
 from types import TracebackType
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
 
 _TABLE = re.compile(r"/v1/(?:[^/]+/)?namespaces/([^/]+)/tables/([^/]+)")
 _TABLES = re.compile(r"/v1/(?:[^/]+/)?namespaces/([^/]+)/tables")
@@ -43,6 +44,9 @@ class RestServer:
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Responses by table name."""
     buckets: dict[str, Path] = field(default_factory=dict)
+    """The folders of the buckets of the store."""
+    warehouse: Path | None = None
+    """A folder whose tables `namespace/table` belong to the catalog too."""
     failing: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Status and text of failing responses, by the end of the path."""
     seen: list[SeenRequest] = field(default_factory=list)
@@ -105,6 +109,7 @@ class RestServer:
             _send(request, 200, json.dumps(self.config).encode())
         elif (match := _TABLE.fullmatch(path)) is not None:
             name = ".".join((*match[1].split("\x1f"), match[2]))
+            self._add_written(name)
             if name in self.tables:
                 _send(request, 200, json.dumps(self.tables[name]).encode())
             else:
@@ -117,7 +122,43 @@ class RestServer:
         else:
             _send_error(request, 404, "NotFoundException", f"nothing at {path}")
 
+    def _add_written(self, name: str) -> None:
+        """Add the newest state of a table of the warehouse."""
+        if self.warehouse is not None:
+            written = sorted(self.warehouse.joinpath(*name.split("."), "metadata").glob("*.metadata.json"))
+            if written:
+                self.add(name, written[-1])
+
+    def _list_objects(self, request: BaseHTTPRequestHandler, bucket: str, asked: dict[str, list[str]]) -> None:
+        """Answer ListObjectsV2: the keys below a prefix, or the first part of them up to a delimiter."""
+        prefix, delimiter, after = (asked.get(name, [""])[0] for name in ("prefix", "delimiter", "start-after"))
+        folder = self.buckets.get(bucket, Path("/nowhere"))
+        keys = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        found, groups = [], dict[str, None]()
+        for key in keys:
+            head, sign, _ = key[len(prefix) :].partition(delimiter or "/")
+            if not key.startswith(prefix) or key <= after:
+                continue
+            if delimiter and sign:
+                groups[f"{prefix}{head}{sign}"] = None
+            else:
+                found.append(key)
+        contents = "".join(
+            f"<Contents><Key>{escape(key)}</Key><LastModified>2024-03-01T00:00:00.000Z</LastModified><ETag>1</ETag>"
+            f"<Size>{(folder / key).stat().st_size}</Size></Contents>"
+            for key in found
+        )
+        common = "".join(f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in groups)
+        count = f"<KeyCount>{len(found) + len(groups)}</KeyCount><IsTruncated>false</IsTruncated>"
+        shown = f"<Name>{bucket}</Name><Prefix>{escape(prefix)}</Prefix>{count}{contents}{common}"
+        content = f'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult>{shown}</ListBucketResult>'
+        _send(request, 200, content.encode(), {"Content-Type": "application/xml"})
+
     def _send_object(self, request: BaseHTTPRequestHandler, path: str) -> None:
+        asked = parse_qs(urlsplit(request.path).query)
+        if "list-type" in asked:
+            self._list_objects(request, path.strip("/"), asked)
+            return
         _, bucket, key = path.split("/", 2)
         file = self.buckets.get(bucket, Path("/nowhere")) / key
         if not file.is_file():
@@ -126,10 +167,14 @@ class RestServer:
         content = file.read_bytes()
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("Range") or "")
         if wanted is None:
-            _send(request, 200, content, {"ETag": '"1"'})
+            _send(request, 200, content, {"ETag": '"1"', "Last-Modified": "Fri, 01 Mar 2024 00:00:00 GMT"})
             return
         start, end = int(wanted[1]), min(int(wanted[2] or len(content)), len(content) - 1)
-        headers = {"ETag": '"1"', "Content-Range": f"bytes {start}-{end}/{len(content)}"}
+        headers = {
+            "ETag": '"1"',
+            "Last-Modified": "Fri, 01 Mar 2024 00:00:00 GMT",
+            "Content-Range": f"bytes {start}-{end}/{len(content)}",
+        }
         _send(request, 206, content[start : end + 1], headers)
 
 

@@ -42,7 +42,7 @@ def list_values(data_type: pa.DataType) -> tuple[Any, ...]:
     if pa.types.is_boolean(data_type):
         return (False, True)
     if pa.types.is_integer(data_type):
-        smallest, largest = types.integer_range(data_type)
+        smallest, largest = types.get_integer_range(data_type)
         edges = (smallest, largest, smallest + 1, largest - 1, largest // 2 + 1, 2**24 + 1, 2**53 + 1)
         return tuple(dict.fromkeys((*range(max(smallest, -3), 8), *(each for each in edges if each <= largest))))
     if pa.types.is_floating(data_type):
@@ -94,7 +94,7 @@ def list_neighbours(value: Any, data_type: pa.DataType) -> list[Any]:
 def get_integer_limits(data_type: pa.DataType) -> tuple[int, int]:
     """Return the smallest and the largest physical value of an integer, date or timestamp type."""
     if pa.types.is_integer(data_type):
-        return types.integer_range(data_type)
+        return types.get_integer_range(data_type)
     values = list_values(data_type)
     return min(values), max(values)
 
@@ -108,8 +108,8 @@ def is_extreme(value: Any, data_type: pa.DataType) -> bool:
 def list_narrower_types(data_type: pa.DataType) -> tuple[pa.DataType, ...]:
     """Return the types that widen to the given one, which older files of a table may have."""
     if pa.types.is_integer(data_type):
-        lowest, highest = types.integer_range(data_type)
-        ranges = {each: types.integer_range(each) for each in INTEGERS if each != data_type}
+        lowest, highest = types.get_integer_range(data_type)
+        ranges = {each: types.get_integer_range(each) for each in INTEGERS if each != data_type}
         return tuple(each for each, (low, high) in ranges.items() if lowest <= low and high <= highest)
     if pa.types.is_float64(data_type):
         return (pa.float32(), pa.int32(), pa.uint8())

@@ -29,8 +29,8 @@ from builders.values.by_type import (
 )
 from builders.values.choices import Choices
 from tamis import types
-from tamis.expr.functions.table import MIRRORED
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
+from tamis.expr.functions.table import mirror
+from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Literal, Name, Unbound
 
 # Tests that use Hypothesis strategies import all of them from here.
 __all__ = ["PRIMITIVES", "OraclePredicate", "make_array", "to_oracle_literal", "predicates", "values"]
@@ -42,7 +42,7 @@ Path = tuple[str, ...]
 class OraclePredicate:
     """One predicate as an expression of Tamis and as SQL for the oracle."""
 
-    expr: Expr
+    expr: Unbound
     sql: str
 
 
@@ -65,7 +65,7 @@ def make_comparison(
     literal_type = literal_type or data_type
     literal = Literal(value, literal_type if value is not None else types.NULL)
     left, right = to_oracle_operands(to_sql_name(path), data_type, value, literal_type)
-    return OraclePredicate(Call(operator, (Column(path), literal)), f"{left} {OPERATORS[operator]} {right}")
+    return OraclePredicate(Call(operator, (Name(path), literal)), f"{left} {OPERATORS[operator]} {right}")
 
 
 def make_list_test(path: Path, data_type: pa.DataType, items: Sequence[tuple[Any, pa.DataType]]) -> OraclePredicate:
@@ -75,15 +75,13 @@ def make_list_test(path: Path, data_type: pa.DataType, items: Sequence[tuple[Any
         # With one double, all items are compared as doubles.
         items = [(item if item is None else float(item), types.DOUBLE) for item, _ in items]
     equal = (" = ".join(to_oracle_operands(to_sql_name(path), data_type, item, own)) for item, own in items)
-    return OraclePredicate(
-        Call("in", (Column(path), *literals)), "(" + " OR ".join(f"({each})" for each in equal) + ")"
-    )
+    return OraclePredicate(Call("in", (Name(path), *literals)), "(" + " OR ".join(f"({each})" for each in equal) + ")")
 
 
 def make_null_test(path: Path, *, is_null: bool) -> OraclePredicate:
     if is_null:
-        return OraclePredicate(Call("is_null", (Column(path),)), f"{to_sql_name(path)} IS NULL")
-    return OraclePredicate(Call("is_not_null", (Column(path),)), f"{to_sql_name(path)} IS NOT NULL")
+        return OraclePredicate(Call("is_null", (Name(path),)), f"{to_sql_name(path)} IS NULL")
+    return OraclePredicate(Call("is_not_null", (Name(path),)), f"{to_sql_name(path)} IS NOT NULL")
 
 
 def make_prefix_test(path: Path, prefix: str | bytes) -> OraclePredicate:
@@ -91,9 +89,9 @@ def make_prefix_test(path: Path, prefix: str | bytes) -> OraclePredicate:
     if isinstance(prefix, bytes):
         # DuckDB has prefix tests only for texts.
         sql = f"starts_with(hex({name}), '{prefix.hex().upper()}')"
-        return OraclePredicate(Call("startswith", (Column(path), Literal(prefix, types.BINARY))), sql)
+        return OraclePredicate(Call("startswith", (Name(path), Literal(prefix, types.BINARY))), sql)
     return OraclePredicate(
-        Call("startswith", (Column(path), Literal(prefix, types.STRING))),
+        Call("startswith", (Name(path), Literal(prefix, types.STRING))),
         f"starts_with({name}, {to_oracle_literal(prefix, types.STRING)})",
     )
 
@@ -103,7 +101,7 @@ def make_like_test(path: Path, pattern: str, escape: str | None = None) -> Oracl
     if escape is not None:
         given.append(Literal(escape, types.STRING))
     return OraclePredicate(
-        Call("like", (Column(path), *given)),
+        Call("like", (Name(path), *given)),
         f"{to_sql_name(path)} LIKE {to_oracle_literal(pattern, types.STRING)} "
         f"ESCAPE {to_oracle_literal(escape or chr(92), types.STRING)}",
     )
@@ -112,9 +110,7 @@ def make_like_test(path: Path, pattern: str, escape: str | None = None) -> Oracl
 def make_column_comparison(left: Path, operator: str, right: Path, *, whole_numbers: bool = False) -> OraclePredicate:
     """Compare a column with another column."""
     sides = [f"CAST({to_sql_name(path)} AS HUGEINT)" if whole_numbers else to_sql_name(path) for path in (left, right)]
-    return OraclePredicate(
-        Call(operator, (Column(left), Column(right))), f"{sides[0]} {OPERATORS[operator]} {sides[1]}"
-    )
+    return OraclePredicate(Call(operator, (Name(left), Name(right))), f"{sides[0]} {OPERATORS[operator]} {sides[1]}")
 
 
 def combine_predicates(operator: str, parts: Sequence[OraclePredicate]) -> OraclePredicate:
@@ -240,7 +236,7 @@ def draw_comparison(choices: Choices, subject: Subject) -> OraclePredicate:
         value = None
     comparison = make_comparison(subject.path, subject.type, operator, value, literal_type)
     if choices.flag(4) and isinstance(comparison.expr, Call):
-        return OraclePredicate(Call(MIRRORED[operator], comparison.expr.args[::-1]), comparison.sql)
+        return OraclePredicate(mirror(comparison.expr), comparison.sql)
     return comparison
 
 
@@ -287,7 +283,7 @@ def draw_text_test(choices: Choices, subject: Subject) -> OraclePredicate:
             fragment = choices.one_of(["a", "b", "", "é"])
             function, theirs = choices.one_of([("endswith", "ends_with"), ("contains", "contains")])
             return OraclePredicate(
-                Call(function, (Column(subject.path), Literal(fragment, types.STRING))),
+                Call(function, (Name(subject.path), Literal(fragment, types.STRING))),
                 f"{theirs}({to_sql_name(subject.path)}, {to_oracle_literal(fragment, types.STRING)})",
             )
 
@@ -306,7 +302,7 @@ def draw_function(choices: Choices, subject: Subject) -> OraclePredicate:
     if subject.is_extreme or pa.types.is_uint64(data_type):
         return draw_comparison(choices, subject)
     if pa.types.is_boolean(data_type):
-        return OraclePredicate(Column(subject.path), to_sql_name(subject.path))
+        return OraclePredicate(Name(subject.path), to_sql_name(subject.path))
     for holds, make in _FUNCTIONS:
         if holds(data_type):
             return make(choices, subject, choices.one_of(list(OPERATORS)))
@@ -314,10 +310,10 @@ def draw_function(choices: Choices, subject: Subject) -> OraclePredicate:
 
 
 def _draw_integer_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
-    column, name = Column(subject.path), f"{to_sql_name(subject.path)}::HUGEINT"
+    column, name = Name(subject.path), f"{to_sql_name(subject.path)}::HUGEINT"
     number = choices.number(-3, 3)
     constant = Literal(number, types.LONG)
-    made: list[tuple[Expr, str]] = [
+    made: list[tuple[Unbound, str]] = [
         (Call("+", (column, constant)), f"{name} + {number}"),
         (Call("-", (column, constant)), f"{name} - {number}"),
         (Call("-", (constant, column)), f"{number} - {name}"),
@@ -338,10 +334,10 @@ def _draw_integer_function(choices: Choices, subject: Subject, operator: str) ->
 
 
 def _draw_float_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
-    column, name = Column(subject.path), to_sql_name(subject.path)
+    column, name = Name(subject.path), to_sql_name(subject.path)
     number = choices.one_of([0.5, -2.0, 3.0, -0.0])
     constant, theirs = Literal(number, types.DOUBLE), f"CAST('{number}' AS DOUBLE)"
-    made: list[tuple[Expr, str]] = [
+    made: list[tuple[Unbound, str]] = [
         (Call("+", (column, constant)), f"{name} + {theirs}"),
         (Call("-", (constant, column)), f"{theirs} - {name}"),
         (Call("*", (column, constant)), f"{name} * {theirs}"),
@@ -356,7 +352,7 @@ def _draw_float_function(choices: Choices, subject: Subject, operator: str) -> O
 
 
 def _draw_date_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
-    column, name = Column(subject.path), to_sql_name(subject.path)
+    column, name = Name(subject.path), to_sql_name(subject.path)
     if choices.flag():
         unit = choices.one_of(["year", "quarter", "month", "week"])
         moved = choices.one_of([0, 1, -31])
@@ -371,7 +367,7 @@ def _draw_date_function(choices: Choices, subject: Subject, operator: str) -> Or
 
 
 def _draw_timestamp_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
-    column, name = Column(subject.path), to_sql_name(subject.path)
+    column, name = Name(subject.path), to_sql_name(subject.path)
     if choices.flag():
         days, sign = choices.one_of([0, 1, -3]), choices.one_of(["+", "-"])
         interval = Literal((0, days, 3_600 * 10**9), types.INTERVAL)
@@ -389,7 +385,7 @@ def _draw_timestamp_function(choices: Choices, subject: Subject, operator: str) 
     return _compare_calendar_part(choices, parts, operator)
 
 
-def _compare_calendar_part(choices: Choices, parts: list[tuple[str, Expr, str]], operator: str) -> OraclePredicate:
+def _compare_calendar_part(choices: Choices, parts: list[tuple[str, Unbound, str]], operator: str) -> OraclePredicate:
     part, value, date = choices.one_of(parts)
     number = choices.one_of([1968, 1969, 1970, 1971, 2024, 1, 2, 12, 31])
     return OraclePredicate(
@@ -399,9 +395,9 @@ def _compare_calendar_part(choices: Choices, parts: list[tuple[str, Expr, str]],
 
 
 def _draw_text_function(choices: Choices, subject: Subject, operator: str) -> OraclePredicate:
-    column, name = Column(subject.path), to_sql_name(subject.path)
+    column, name = Name(subject.path), to_sql_name(subject.path)
     length = choices.number(0, 3)
-    made: list[tuple[Expr, str]] = [
+    made: list[tuple[Unbound, str]] = [
         (
             Call("substring", (column, Literal(1, types.LONG), Literal(length, types.LONG))),
             f"substring({name}, 1, {length})",

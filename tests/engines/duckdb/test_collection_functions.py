@@ -107,6 +107,7 @@ def test_Q1_a_subscript_is_a_lookup_in_maps_and_an_index_in_lists(session, query
         ("size(map_filter(longs, (k, v) -> v > 15)) = 1", [2]),
     ],
 )
+@pytest.mark.one_in(3)
 def test_Q1_a_subscript_in_a_filter_is_a_lookup_too(table, session, where, ids):
     assert sorted(table.scan(where).to_arrow()["id"].to_pylist()) == ids
     assert session.sql(f"SELECT id FROM t WHERE {where} ORDER BY id").to_arrow()["id"].to_pylist() == ids

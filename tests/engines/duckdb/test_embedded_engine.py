@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from builders.parquet.files import find_rows, write_table
-from tamis.engines.duckdb.run.evaluate import EmbeddedPredicates
+from tamis.engines.duckdb.run.evaluate import open_isolated_connection, to_duckdb_sql
 from tamis.errors import EvaluationError
 from tamis.expr.bind import bind
 from tamis.expr.sql.parse import parse_sql
@@ -121,6 +121,6 @@ def test_engine_errors_name_the_cause_the_location_and_the_remedy(tmp_path, wher
 
 def test_the_engine_cannot_read_files(tmp_path):
     (tmp_path / "secret").write_text("x")
-    predicate = EmbeddedPredicates(bind(parse_sql("row % 2 = 1"), pa.schema([("row", pa.int64())])))
+    query = to_duckdb_sql(bind(parse_sql("row % 2 = 1"), pa.schema([("row", pa.int64())])))
     with pytest.raises(duckdb.PermissionException):
-        predicate._connect().sql(f"SELECT * FROM read_text('{tmp_path / 'secret'}')").fetchall()
+        open_isolated_connection(query).sql(f"SELECT * FROM read_text('{tmp_path / 'secret'}')").fetchall()

@@ -10,9 +10,12 @@ import pytest
 
 import tamis
 from builders.query.duckdb_text import translate_to_duckdb
-from tamis.engines.duckdb.translate.calls import UnknownFunction
-from tamis.engines.duckdb.translate.functions import BUILDERS, SAME, is_known
-from tamis.errors import EvaluationError, ParseError
+from tamis import types
+from tamis.engines.duckdb.translate.calls import CallMacro, Refused, Same, UnknownFunction
+from tamis.engines.duckdb.translate.functions import FUNCTIONS, MACROS, find_translation, index_once
+from tamis.errors import EvaluationError, InvalidArgument, ParseError
+from tamis.expr.functions.table import FUNCTIONS as LANGUAGE
+from tamis.expr.functions.table import Function, register_function
 
 
 @pytest.fixture
@@ -40,12 +43,41 @@ def read_rows(session: tamis.Session, query: str) -> list[object]:
 
 
 def test_a_listed_function_is_known_in_any_case() -> None:
-    names = [*BUILDERS, *SAME]
-    assert all(is_known(each) and is_known(each.upper()) for each in names)
-    # Each of the two parts of the table has entries that the other one lacks.
-    assert set(BUILDERS) - SAME
-    assert SAME - set(BUILDERS)
-    assert not any(map(is_known, ["uper", "getenv", "read_text", "list_reverse", "spark_add", "duckdb_len", ""]))
+    names = [*FUNCTIONS, "char_length", "ucase"]
+    assert all(find_translation(each) and find_translation(each.upper()) for each in names)
+    unknown = ["uper", "getenv", "read_text", "list_reverse", "spark_add", "duckdb_len", ""]
+    assert not any(map(find_translation, unknown))
+
+
+def test_all_kinds_of_translations_are_in_the_table() -> None:
+    assert find_translation("sum") == Same()
+    assert find_translation("signum") == CallMacro("sign")
+    assert find_translation("version") == Refused("it would return the version of the embedded engine")
+    # Other names of a function are those of its row in the table of the language.
+    assert find_translation("len") is find_translation("length")
+    macros = {name: found.macro or name for name, found in FUNCTIONS.items() if isinstance(found, CallMacro)}
+    assert set(macros.values()) <= set(MACROS)
+
+
+def test_a_function_or_macro_is_declared_once() -> None:
+    with pytest.raises(InvalidArgument, match="the function 'f' is declared twice"):
+        index_once("function", [("f", Same()), ("g", Same()), ("f", CallMacro())])
+
+
+def test_a_row_of_the_language_does_not_replace_a_translation() -> None:
+    register_function(Function("soundex", ("text",), types.STRING, 1, 1, duckdb="{0}"))
+    try:
+        with pytest.raises(InvalidArgument, match="the embedded engine has 'soundex' already"):
+            translate_to_duckdb("soundex(a)")
+    finally:
+        del LANGUAGE["soundex"]
+    assert translate_to_duckdb("soundex('a')") == "SPARK_SOUNDEX('a')"
+
+
+@pytest.mark.parametrize("call", ["to_date(a, 'yyyy', b)", "sequence(1, 2, 3, 4)", "last_day(a, b)", "log2(a, b)"])
+def test_surplus_arguments_are_rejected(call: str) -> None:
+    with pytest.raises(EvaluationError, match="arguments"):
+        translate_to_duckdb(call)
 
 
 @pytest.mark.parametrize(

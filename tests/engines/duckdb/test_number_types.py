@@ -41,6 +41,10 @@ SINGLE = 0.10000000149011612
 """The 32-bit float that is nearest to 0.1."""
 
 EXPRESSIONS: dict[str, Sequence[Any]] = {
+    # --- A float is rounded by the decimal digits of the double that it is
+    "round(CAST(1.005 AS FLOAT), 2)": (1.0, 1.0, 1.0),
+    "bround(CAST(2.675 AS FLOAT), 2)": (2.6700000762939453,) * 3,
+    "round(CAST(l AS DOUBLE), -17)": (9.2e18, 0.0, 0.0),
     # --- A float beside another number is a double
     "f + i": (1.1000000014901161, 2.5, 33_554_433.0),
     "f + 1": (1.1000000014901161, 1.5, 16_777_217.0),

@@ -10,7 +10,7 @@ import pytest
 
 import tamis
 from builders.parquet.files import find_rows, write_table
-from tamis.engines.duckdb.functions.java_regexps import translate_regexp, translate_replacement
+from tamis.engines.duckdb.functions.regexps import translate_regexp, translate_replacement
 from tamis.errors import TamisError
 
 TEXTS = pa.table(

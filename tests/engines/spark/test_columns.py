@@ -16,7 +16,7 @@ import tamis
 from tamis import types
 from tamis.errors import ExpressionError, UnknownColumn
 from tamis.expr.interop.from_pyspark import from_pyspark
-from tamis.expr.nodes import Call, Column, Expr, Literal
+from tamis.expr.nodes import Call, Expr, Literal, Name
 from tamis.expr.sql.parse import parse_sql
 
 
@@ -110,10 +110,10 @@ def test_columns_mean_the_same_as_the_text(f: Any) -> None:
 
 def test_literals_without_a_text_of_their_own(f: Any) -> None:
     found = from_pyspark(f.col("t") == f.lit(time(1, 2, 3, 4)))
-    assert found == Call("=", (Column(("t",)), Literal(3_723_000_004, types.TIME)))
+    assert found == Call("=", (Name(("t",)), Literal(3_723_000_004, types.TIME)))
     found = from_pyspark(f.col("ts") + f.lit(timedelta(days=1, microseconds=5)) > f.col("u"))
     interval = Literal((0, 0, 86_400_000_005_000), types.INTERVAL)
-    assert found == Call(">", (Call("+", (Column(("ts",)), interval)), Column(("u",))))
+    assert found == Call(">", (Call("+", (Name(("ts",)), interval)), Name(("u",))))
 
 
 def test_columns_of_a_data_frame_are_names(any_spark: Any) -> None:

@@ -21,13 +21,13 @@ import tamis.spark
 from builders.delta.log import DeltaLog, remove
 from builders.delta.tables import data_file
 from tamis.engines.spark.data_source import (
+    PUSHDOWN,
     PushdownReader,
     SourceOptions,
     expression_from_filter,
     limit_tasks,
     resolve_schema_columns,
 )
-from tamis.engines.spark.register import PUSHDOWN
 from tamis.errors import InvalidArgument
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.wire.expression_json import expression_from_json
@@ -37,12 +37,12 @@ ROWS = pa.table(
     {
         "id": pa.array(range(12), pa.int64()),
         "text": [None if n == 5 else f"t{n:02d}" for n in range(12)],
-        "moment": pa.array([n * 3_600_000_000 for n in range(12)], pa.timestamp("us", "UTC")),
+        "created_at": pa.array([n * 3_600_000_000 for n in range(12)], pa.timestamp("us", "UTC")),
         "day": pa.array([n * 10 for n in range(12)], pa.date32()),
         "ratio": pa.array([float("nan") if n == 3 else n / 2 for n in range(12)]),
     }
 )
-FIELDS = {"id": "long", "text": "string", "moment": "timestamp", "day": "date", "ratio": "double", "p": "string"}
+FIELDS = {"id": "long", "text": "string", "created_at": "timestamp", "day": "date", "ratio": "double", "p": "string"}
 
 
 @pytest.fixture(scope="module")
@@ -91,14 +91,16 @@ def test_rows_versions_filters_and_narrow_schemas(connect_spark: Any, table: Pat
     spark = connect_spark
     tamis.spark.register(spark)
     newest = read(spark, table)
-    assert newest.schema.simpleString().startswith("struct<id:bigint,text:string,moment:timestamp,")
+    assert newest.schema.simpleString().startswith("struct<id:bigint,text:string,created_at:timestamp,")
     assert format_rows(newest.toArrow()) == format_rows(tamis.open(table).scan().to_arrow())
     old = tamis.open(table, version=0)
-    where = "id > 1 AND moment < TIMESTAMP '1970-01-01 09:00:00Z' AND p <=> 'b' AND text LIKE 't0%' AND ratio <> 2.5"
+    where = (
+        "id > 1 AND created_at < TIMESTAMP '1970-01-01 09:00:00Z' AND p <=> 'b' AND text LIKE 't0%' AND ratio <> 2.5"
+    )
     pushed = read(spark, table, version="0", pushdown="true").where(where)
     assert format_rows(pushed.toArrow()) == format_rows(old.scan(where).to_arrow())
     assert not leaves_to_spark(pushed)
-    either = "id = 1 OR date(moment) = DATE '1970-01-01' AND id > 9"
+    either = "id = 1 OR date(created_at) = DATE '1970-01-01' AND id > 9"
     left = read(spark, table, version="0", pushdown="true").where(either)
     assert leaves_to_spark(left)
     narrow = (

@@ -15,7 +15,7 @@ import tamis
 from builders.delta.log import DeltaLog, add
 from builders.engines import dying_workers
 from builders.engines.dying_workers import Dies, DiesOnce, Stumbles, Unknown, WaitsForNews
-from tamis.engines.local import LocalEngine
+from tamis.engines.jobs import LocalEngine
 from tamis.engines.spark import jobs as spark_engine
 from tamis.engines.spark.jobs import SparkEngine
 from tamis.errors import CorruptFile, EngineError, MissingDependency, MissingFile

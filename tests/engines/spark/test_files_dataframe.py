@@ -329,7 +329,9 @@ def test_users_of_a_version_share_its_rows(spark: Any, tmp_path: Path) -> None:
     assert other.name == f"{first.name} (2)"
     assert older.name == first.name.replace("#1", "#0")
     cached = {each.name() for each in spark.sparkContext._jsc.getPersistentRDDs().values()}
-    assert f"In-memory table `{first.name}`" in cached
+    # The storage page of Spark's UI shows the name as it is.
+    assert first.name == f"Delta Table State with Stats #1 - {table.uri}"
+    assert first.name in cached
     first.unpersist()
     first.unpersist()
     with pytest.raises(InvalidArgument, match="released by unpersist"):
@@ -373,6 +375,28 @@ def test_scans_that_are_planned_on_spark_use_the_cached_rows(spark: Any, tmp_pat
     assert "cached in Spark" not in get_note()
 
 
+def test_scans_of_folders_that_are_planned_on_spark_use_the_cached_rows(spark: Any, tmp_path: Path) -> None:
+    parts = [({"day": f"2024-03-0{1 + n % 2}"}, pa.table({"id": range(10 * n, 10 * n + 10)})) for n in range(6)]
+    write_hive_table(tmp_path / "folder", parts)
+    table, local = (
+        tamis.connect(spark=spark, planning="spark").open(tmp_path / "folder"),
+        tamis.open(tmp_path / "folder"),
+    )
+    with table.files_dataframe(spark):
+        for where in ("id >= 35", "day = DATE '2024-03-01' AND id < 25", "id % 7 = 3", None, "id < 0"):
+            scan = table.scan(where)
+            assert "files cached in Spark" in str(scan.plan("files").report.level("files").note), where
+            check_scan(scan, local.scan(where), where)
+        # The footers have the statistics of files, which a listing has not.
+        assert table.scan("id >= 35").plan("files").num_files == 3
+        assert local.scan("id >= 35").plan("files").num_files == 6
+        # A file that was replaced since it was listed is noticed.
+        first = Path(table.files()["path"][0].as_py())
+        first.write_bytes(first.read_bytes() + b" ")
+        with pytest.raises(CorruptFile, match="was replaced"):
+            table.scan("id < 10").to_arrow()
+
+
 def test_a_scan_of_footers_reads_the_files_of_the_plan(spark: Any, tmp_path: Path) -> None:
     parts = [({"day": f"2024-03-0{1 + n % 2}"}, pa.table({"id": range(10 * n, 10 * n + 10)})) for n in range(6)]
     table = tamis.open(write_hive_table(tmp_path / "folder", parts))
@@ -389,8 +413,13 @@ def test_a_scan_of_footers_reads_the_files_of_the_plan(spark: Any, tmp_path: Pat
 def test_the_modification_time_of_delta_files_is_that_of_the_log(spark: Any, tmp_path: Path) -> None:
     table = tamis.open(write_delta_table(tmp_path))
     with table.files_dataframe(spark, columns=[]) as files:
-        times = {row[0] for row in files.dataframe.select("modified_ns").collect()}
-    assert times == {1_700_000_000_000 * 1_000_000}
+        times = {row[0] for row in files.dataframe.selectExpr("unix_micros(modified)").collect()}
+        assert files.dataframe.schema["modified"].dataType.typeName() == "timestamp"
+        assert "modified_ns" not in files.dataframe.columns
+        planned = files.files_for_scan().files
+    assert times == {1_700_000_000_000_000}
+    assert planned["modified"].cast(pa.int64()).unique().to_pylist() == [1_700_000_000_000_000]
+    assert planned.schema == table.files().schema
 
 
 def test_a_partition_value_of_another_type_is_an_error(spark: Any, tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ def look_up(name: str) -> Call:
 
 def test_evaluators_read_nested_columns_maps_and_partition_values(any_spark: Any) -> None:
     first = pa.array([True, False, False, False, False])
-    untyped = Column(("add", "path"))
+    untyped = Column(("add", "path"), None)
     p1 = Call("partition_value", (look_up("p1"), Literal("int", types.STRING)))
     asked = [
         (Call("=", (untyped, Literal("a.parquet", types.STRING))), first),

@@ -21,6 +21,7 @@ def read_with_spark(spark: Any, root: Path, given: Kind) -> dict[int, object]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NOT_OF_SPARK])
+@pytest.mark.one_in(3)
 def test_H1_H3_H10_H11_folders_of_spark_are_read_as_spark_reads_them(spark: Any, tmp_path: Path, kind: str) -> None:
     given, root = KINDS[kind], tmp_path / "table"
     spark.createDataFrame(given.rows).coalesce(1).write.partitionBy("p").parquet(str(root))

@@ -55,6 +55,23 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WHERE = (None, "id = 47", "area = 'eu' AND id > 25", "id IN (3, 39, 60, 62, 100)", "note = 'none' AND id < 20")
 
 
+def test_scans_that_are_planned_on_spark_use_the_cached_rows(spark: Any, orders: Path) -> None:
+    on_spark, local = tamis.connect(spark=spark, planning="spark").open(orders), tamis.open(orders)
+    uses = {}
+    with on_spark.files_dataframe(spark) as files:
+        assert files.name == f"Iceberg Table State with Stats #{local.version} - {local.uri}"
+        for where in WHERE:
+            scan, expected = on_spark.scan(where), local.scan(where)
+            assert scan.to_arrow().sort_by("id") == expected.to_arrow().sort_by("id"), where
+            assert scan.count() == expected.count(), where
+            planned = [each.plan("files") for each in (scan, expected)]
+            paths = [set(each.files["path"].to_pylist()) for each in planned]
+            assert paths[0] == paths[1], where
+            uses[where] = "files cached in Spark" in str(planned[0].report.level("files").note)
+    # All manifests are needed without a filter, so that a plan reads them in executors.
+    assert uses == {where: where is not None for where in WHERE}
+
+
 def test_O8_a_plan_of_an_iceberg_table_on_spark_is_the_local_one(any_spark: Any, orders: Path) -> None:
     on_spark = tamis.connect(spark=any_spark, planning="spark").open(orders)
     local = tamis.open(orders)

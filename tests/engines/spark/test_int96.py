@@ -61,6 +61,7 @@ def read_micros(frame: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("where", FILTERS)
+@pytest.mark.one_in(4)
 def test_T3_T7_rows_and_filters_equal_a_native_scan(spark: Any, path: Path, zone: str, where: str) -> None:
     expected = read_micros(spark.read.parquet(str(path)).where(where))
     assert expected

@@ -62,7 +62,7 @@ def test_files_that_match_the_table_are_scanned_natively(spark: Any, tmp_path: P
         "bytes": ("binary", [b"a", None, b""]),
         "short": ("fixed[2]", [b"ab", b"cd", None]),
         "day": ("date", [datetime.date(1200, 1, 8), None, datetime.date(2020, 1, 1)]),
-        "moment": ("timestamptz", [0, 1, None]),
+        "created_at": ("timestamptz", [0, 1, None]),
         "clock": ("timestamp", [0, -1, None]),
         "flag": ("boolean", [True, None, False]),
     }
@@ -122,7 +122,9 @@ def test_files_that_lack_a_column_with_a_default_are_read_by_tasks(spark: Any, t
     assert find_readers(spark, identity.folder, "region = 'eu'", ["id"]) == {TASKS}
 
 
-def test_files_with_other_types_deletes_or_formats_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
+def test_narrower_types_are_cast_and_equality_deletes_and_other_formats_are_left_to_tasks(
+    spark: Any, tmp_path: Path
+) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "int"), field(2, "x", "float")], version=3)
     files = [
         table.data_file(name, pa.table({"id": [number], "x": [number / 4]}, schema=table.arrow_schema))
@@ -130,7 +132,8 @@ def test_files_with_other_types_deletes_or_formats_are_read_by_tasks(spark: Any,
     ]
     table.commit(*files)
     table.evolve([field(1, "id", "long"), field(2, "x", "double")])
-    assert find_readers(spark, tmp_path) == {TASKS}
+    assert find_readers(spark, tmp_path) == {SPARK, TASKS}
+    assert find_readers(spark, tmp_path, "id < 1 AND x < 0.1") == {SPARK}
     rows = pa.table({"id": [10, 11, 12], "x": [0.5, 1.5, 2.5]})
     late = [table.data_file(f"{number}.parquet", rows) for number in range(4, 8)]
     table.commit(*late)
@@ -138,24 +141,56 @@ def test_files_with_other_types_deletes_or_formats_are_read_by_tasks(spark: Any,
         position_deletes(table, "p.parquet", [(late[0].path, 1)]),
         *deletion_vectors(table, "v.puffin", {late[1].path: [2]}, {late[1].path: late[1]}),
     )
-    assert find_readers(spark, tmp_path, "id >= 10") == {SPARK, TASKS}
+    assert find_readers(spark, tmp_path, "id >= 10") == {SPARK}
     table.commit(equality_deletes(table, "e.parquet", pa.table({"id": [11]})))
     assert find_readers(spark, tmp_path, "id >= 10") == {TASKS}
 
 
-def test_I5_fields_inside_of_structs_that_evolved_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
+def test_I5_fields_inside_of_structs_that_evolved_are_cast(spark: Any, tmp_path: Path) -> None:
     def make_struct(*names: tuple[int, str]) -> dict[str, Any]:
         return {"type": "struct", "fields": [field(number, name, "long") for number, name in names]}
 
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "s", make_struct((3, "a"), (4, "b")))])
-    rows = pa.table({"id": [1, 2], "s": [{"a": 1, "b": 2}, None]})
+    rows = pa.table({"id": [1, 2, 3], "s": [{"a": 1, "b": 2}, None, {"a": None, "b": None}]})
     table.commit(table.data_file("1.parquet", rows))
     for inner in (((3, "b"), (4, "a")), ((3, "a"), (5, "b")), ((3, "a"), (4, "b"), (5, "c"))):
         table.evolve([field(1, "id", "long"), field(2, "s", make_struct(*inner))])
         table.commit()
-        assert find_readers(spark, tmp_path) == {TASKS}, inner
-        find_readers(spark, tmp_path, "s.b IS NOT NULL", ["id"])
-        assert find_readers(spark, tmp_path, columns=["id"]) == {SPARK}, inner
+        assert find_readers(spark, tmp_path) == {SPARK}, inner
+        assert find_readers(spark, tmp_path, "s.b IS NOT NULL") == {SPARK}
+        assert find_readers(spark, tmp_path, "s.a = 1 OR s.b = 1", ["id", "s.a"]) == {SPARK}
+    # Without any field of it, Spark could not tell where the struct is NULL.
+    assert find_readers(spark, tmp_path, columns=["s.c"]) == {TASKS}
+    assert find_readers(spark, tmp_path, columns=["id"]) == {SPARK}
+
+
+def test_I5_fields_inside_of_lists_and_maps_that_evolved_are_cast(spark: Any, tmp_path: Path) -> None:
+    def make_fields(kind: str, first: str, second: str) -> list[dict[str, Any]]:
+        inner = {"type": "struct", "fields": [field(10, first, kind), field(11, second, "string")]}
+        pairs = {
+            "type": "map",
+            "key-id": 5,
+            "key": "string",
+            "value-id": 6,
+            "value": {"type": "struct", "fields": [field(12, first, kind)]},
+            "value-required": False,
+        }
+        return [field(1, "id", "long"), field(2, "xs", list_of(4, inner)), field(3, "m", pairs)]
+
+    table = IcebergFolder(tmp_path, make_fields("int", "a", "b"))
+    rows = pa.table(
+        {
+            "id": [1, 2, 3],
+            "xs": [[{"a": 1, "b": "x"}, None], None, []],
+            "m": [[("k", {"a": 1})], [("k", None)], None],
+        },
+        schema=table.arrow_schema,
+    )
+    table.commit(table.data_file("1.parquet", rows))
+    table.evolve(make_fields("long", "b", "a"))
+    table.commit()
+    assert find_readers(spark, tmp_path) == {SPARK}
+    assert find_readers(spark, tmp_path, "id >= 2", ["xs", "m"]) == {SPARK}
 
 
 def test_names_that_differ_only_by_case_are_not_confused(spark: Any, tmp_path: Path) -> None:
@@ -194,7 +229,7 @@ def test_T6_old_dates_of_iceberg_are_not_rebased(spark: Any, tmp_path: Path) -> 
 
 def test_many_sets_of_physical_names_use_a_few_scans_and_tasks(spark: Any, tmp_path: Path) -> None:
     table = IcebergFolder(tmp_path, [field(1, "id", "long"), field(2, "x0", "long")])
-    kinds = readable_files.MAX_NAME_SETS + 2
+    kinds = readable_files.MAX_FIELD_SETS + 2
     for number in range(kinds):
         rows = pa.table({"id": [number], f"x{number}": [number * 10]})
         table.commit(table.data_file(f"{number}.parquet", rows))
@@ -222,14 +257,51 @@ def test_D6_mapped_columns_of_delta_are_read_by_their_physical_names(spark: Any,
         assert find_readers(spark, tmp_path, where) == {SPARK}, where
 
 
-def test_D6_mapped_fields_inside_of_structs_are_read_by_tasks(spark: Any, tmp_path: Path) -> None:
-    settings = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
-    inner = {"type": "struct", "fields": [delta_field("a", "long", **mapping(2, "col-2"))]}
-    columns = [delta_field("id", "long", **mapping(3, "col-3")), delta_field("s", inner, **mapping(1, "col-1"))]
+def test_D6_mapped_fields_inside_of_structs_are_cast(spark: Any, tmp_path: Path) -> None:
+    settings = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "4"}
+    fields = [delta_field("a", "long", **mapping(2, "col-2")), delta_field("col-2", "string", **mapping(4, "a"))]
+    inner = {"type": "struct", "fields": fields}
+    listed = {"type": "array", "elementType": inner, "containsNull": True}
+    columns = [
+        delta_field("id", "long", **mapping(3, "col-3")),
+        delta_field("s", inner, **mapping(1, "col-1")),
+        delta_field("xs", listed, **mapping(5, "col-5")),
+    ]
     log = DeltaLog(tmp_path, columns, configuration=settings, features=["columnMapping"])
-    log.commit(data_file(log, "1.parquet", pa.table({"col-1": [{"col-2": 1}], "col-3": [5]}), stats=None))
-    assert find_readers(spark, tmp_path) == {TASKS}
-    assert find_readers(spark, tmp_path, columns=["id"]) == {SPARK}
+    own = {"a": "text", "col-2": 1}
+    rows = pa.table({"col-1": [own, None], "col-3": [5, 6], "col-5": [[own, None], []]})
+    log.commit(data_file(log, "1.parquet", rows, stats=None))
+    # A file without the second field, which was added later.
+    log.commit(data_file(log, "2.parquet", pa.table({"col-1": [{"col-2": 7}], "col-3": [8]}), stats=None))
+    assert find_readers(spark, tmp_path) == {SPARK}
+    assert find_readers(spark, tmp_path, "s.a = 1 OR s.a = 7") == {SPARK}
+    assert find_readers(spark, tmp_path, "s.`col-2` IS NULL", ["id"]) == {SPARK}
+
+
+def test_D19_widened_columns_of_delta_are_cast(spark: Any, tmp_path: Path) -> None:
+    columns = {"id": "long", "x": "double", "d": "decimal(12,3)", "at": "timestamp_ntz"}
+    log = DeltaLog(tmp_path, columns, features=["typeWidening", "timestampNtz"])
+    day = datetime.date(2024, 5, 1)
+    narrow = pa.table(
+        {
+            "id": pa.array([1, None], pa.int32()),
+            "x": pa.array([1.5, None], pa.float32()),
+            "d": pa.array([Decimal("1.25"), None], pa.decimal128(5, 2)),
+            "at": pa.array([day, None], pa.date32()),
+        }
+    )
+    noon = datetime.datetime(2024, 5, 1, 12)
+    wide = pa.table(
+        {
+            "id": [2**40, None],
+            "x": [0.1, None],
+            "d": pa.array([Decimal("99.125"), None], pa.decimal128(12, 3)),
+            "at": pa.array([noon, None], pa.timestamp("us")),
+        }
+    )
+    log.commit(data_file(log, "1.parquet", narrow, stats=None), data_file(log, "2.parquet", wide, stats=None))
+    for where in (None, "id = 1", "x = 1.5", "d > 1.2", "at >= TIMESTAMP_NTZ '2024-05-01 00:00:00'"):
+        assert find_readers(spark, tmp_path, where) == {SPARK}, where
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from tamis.engines.spark.register import write_package
+from tamis.engines.spark.data_source import write_package
 from tamis.engines.spark.worker import make_worker_function
 
 

@@ -291,3 +291,16 @@ def test_the_duckdb_dialect_is_refused_on_spark(spark: Any) -> None:
     for ask in (connection.sql, connection.explain):
         with pytest.raises(InvalidArgument, match="dialect='duckdb' runs on the embedded engine"):
             ask("FROM rows", dialect="duckdb")
+
+
+def test_conditions_on_the_texts_of_partition_values(spark: Any, tmp_path: Path) -> None:
+    rows = pa.table({"month": ["01", "02"] * 5, "id": pa.array(range(10), pa.int64())})
+    deltalake.write_deltalake(str(tmp_path / "sales"), rows, partition_by=["month"])
+    session = tamis.connect(spark=spark)
+    session.register("sales", session.open(tmp_path / "sales"))
+    for query in (
+        "SELECT id FROM sales WHERE partition_text('month') = '02' AND id > 3",
+        "SELECT id FROM (SELECT id, rank() OVER (ORDER BY id) FROM sales "
+        "WHERE partition_text('month') > '01') WHERE id > 3",
+    ):
+        assert sorted(session.sql(query).toArrow()["id"].to_pylist()) == [5, 7, 9]

@@ -75,6 +75,7 @@ QUERIES = (
 
 
 @pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.one_in(4)
 def test_a_query_returns_the_rows_of_spark(session: tamis.Session, spark: Any, query: str) -> None:
     expected = sorted(map(tuple, spark.sql(query).collect()))
     assert sorted(map(tuple, session.sql(query).collect())) == expected

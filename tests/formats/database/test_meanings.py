@@ -75,27 +75,27 @@ def make_comparisons(rows: pa.Table) -> Iterator[Expr]:
         some = dict.fromkeys([*values, *near])
         for index, value in enumerate(some):
             operator = operators[index % len(operators)]
-            yield Call(operator, (Column((name,)), Literal(value, data_type)))
-        yield Call("<=>", (Column((name,)), NULL))
+            yield Call(operator, (Column((name,), None), Literal(value, data_type)))
+        yield Call("<=>", (Column((name,), None), NULL))
         items = [Literal(value, data_type) for value in values[:4]]
-        yield Call("in", (Column((name,)), *items))
-        yield Call("not", (Call("in", (Column((name,)), *items, NULL)),))
-        yield Call("is_null", (Column((name,)),))
-        yield Call("is_not_null", (Column((name,)),))
+        yield Call("in", (Column((name,), None), *items))
+        yield Call("not", (Call("in", (Column((name,), None), *items, NULL)),))
+        yield Call("is_null", (Column((name,), None),))
+        yield Call("is_not_null", (Column((name,), None),))
 
 
 def make_text_tests(rows: pa.Table) -> Iterator[Expr]:
     parts = ("a", "A", "ä", "%", "_", "\\", "*", "?", "[", "]", "!", "'", "é", "日", "")
     patterns = [*PATTERNS, *MORE_TEXTS, *("%" + part for part in parts), *(part + "_%" for part in parts)]
     for index, pattern in enumerate(dict.fromkeys(patterns)):
-        column = Column(("name" if index % 3 else "title",))
+        column = Column(("name" if index % 3 else "title",), None)
         yield Call("like", (column, Literal(pattern, types.STRING)))
         if index % 4 == 0:
             yield Call("like", (column, Literal(pattern, types.STRING), Literal("a", types.STRING)))
     for index, part in enumerate(parts):
         function = ("startswith", "endswith", "contains")[index % 3]
-        yield Call(function, (Column(("name",)), Literal(part, types.STRING)))
-        yield Call(function, (Column(("title",)), Literal(part, types.STRING)))
+        yield Call(function, (Column(("name",), None), Literal(part, types.STRING)))
+        yield Call(function, (Column(("title",), None), Literal(part, types.STRING)))
 
 
 def make_pair_comparisons(rows: pa.Table) -> Iterator[Expr]:
@@ -103,20 +103,20 @@ def make_pair_comparisons(rows: pa.Table) -> Iterator[Expr]:
     names = rows.column_names
     for one, other, operator in itertools.product(names, names, OPERATORS):
         if find_type_family(rows.schema.field(one).type) == find_type_family(rows.schema.field(other).type):
-            yield Call(operator, (Column((one,)), Column((other,))))
+            yield Call(operator, (Column((one,), None), Column((other,), None)))
 
 
 def make_logic_predicates(rows: pa.Table) -> Iterator[Expr]:
-    first = Call(">", (Column(("whole",)), Literal(3, pa.int64())))
-    second = Call("=", (Column(("flag",)), Literal(True, pa.bool_())))
-    third = Call("<", (Column(("name",)), Literal("b", pa.string())))
+    first = Call(">", (Column(("whole",), None), Literal(3, pa.int64())))
+    second = Call("=", (Column(("flag",), None), Literal(True, pa.bool_())))
+    third = Call("<", (Column(("name",), None), Literal("b", pa.string())))
     for function in ("and", "or"):
         yield Call(function, (first, second))
         yield Call("not", (Call(function, (first, Call("not", (third,)), NULL)),))
-        yield Call(function, (Column(("flag",)), Call("or", (third, second, first))))
-    yield Call("not", (Column(("flag",)),))
-    yield Call("<", (Call("coalesce", (Column(("whole",)), Column(("id",)))), Literal(5, pa.int64())))
-    case = Call("case", (first, Column(("name",)), second, Literal("é", pa.string()), Column(("title",))))
+        yield Call(function, (Column(("flag",), None), Call("or", (third, second, first))))
+    yield Call("not", (Column(("flag",), None),))
+    yield Call("<", (Call("coalesce", (Column(("whole",), None), Column(("id",), None))), Literal(5, pa.int64())))
+    case = Call("case", (first, Column(("name",), None), second, Literal("é", pa.string()), Column(("title",), None)))
     yield Call("=", (case, Literal("A", pa.string())))
 
 
@@ -164,8 +164,8 @@ def _evaluate_predicates(case: Case, predicates: list[Expr]) -> pa.Table:
 @pytest.mark.parametrize("descending", [True, False])
 def test_pushed_down_orders_have_the_same_result(case: Case, descending: bool, nulls_first: bool) -> None:
     for name in case.rows.column_names:
-        key = SortKey(Column((name,)), descending, nulls_first)
-        pushed = case.connector.push_top_n(case.handle, [key, SortKey(Column(("id",)))], 50)
+        key = SortKey(Column((name,), None), descending, nulls_first)
+        pushed = case.connector.push_top_n(case.handle, [key, SortKey(Column(("id",), None))], 50)
         if name in ("flag",):
             continue
         assert pushed is not None

@@ -95,7 +95,7 @@ def test_a_value_of_another_type_is_an_error_and_is_never_converted(
     with pytest.raises(TableError, match="'c'"):
         read(connector, counted.handle)
     # Queries without the column are not affected.
-    narrow = connector.push_projection(handle, [Named("id", Column(("id",)))])
+    narrow = connector.push_projection(handle, [Named("id", Column(("id",), None))])
     assert narrow is not None
     assert read(connector, narrow.handle)["id"].to_pylist() == [1, 2]
 
@@ -130,7 +130,7 @@ def test_columns_without_a_type_have_the_common_type_of_their_values(write: Writ
 def test_a_column_with_mixed_types_fails_only_queries_that_need_it(write: Write, values: str) -> None:
     connector = write("CREATE TABLE u (id INTEGER, a)", f"INSERT INTO u VALUES {values}")
     handle = connector.table(("u",))
-    narrow = connector.push_projection(handle, [Named("id", Column(("id",)))])
+    narrow = connector.push_projection(handle, [Named("id", Column(("id",), None))])
     assert narrow is not None
     assert read(connector, narrow.handle)["id"].to_pylist() == [1, 2]
     counted = connector.push_aggregation(handle, False, [], [AggregateCall("n", "count", ())])
@@ -195,7 +195,7 @@ def test_pushdowns_without_effect_return_none(write: Write) -> None:
     connector = write("CREATE TABLE t (n INTEGER, s TEXT)")
     handle = connector.table(("t",))
     assert connector.push_filter(handle, bind(parse_sql("upper(s) = 'A'"), connector.columns(handle))) is None
-    both = [Named("n", Column(("n",))), Named("s", Column(("s",)))]
+    both = [Named("n", Column(("n",), None)), Named("s", Column(("s",), None))]
     assert connector.push_projection(handle, both) is None
     limited = connector.push_limit(handle, 5)
     assert limited is not None

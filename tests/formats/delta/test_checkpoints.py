@@ -286,7 +286,7 @@ def test_files_of_a_part_can_be_kept_and_filtered_later(log: DeltaLog) -> None:
     _, new = after.list_parts()
     assert old.source_key == new.source_key
     assert old.key != new.key
-    (batch,) = new.read_source()
+    (batch,) = new.read(live=False)
     assert batch.num_rows == 10
     assert old.find_live(batch) is None
     live = batch.filter(new.find_live(batch))

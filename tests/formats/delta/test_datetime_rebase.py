@@ -51,6 +51,7 @@ def make_wheres(values: pa.ChunkedArray, name: str, kind: str) -> list[str]:
 @pytest.mark.parametrize(
     ("folder", "name", "kind"), [("trino-old_dates", "d", "DATE"), ("trino-old_timestamps", "ts", "TIMESTAMP")]
 )
+@pytest.mark.one_in(2)
 def test_D21_filters_on_old_dates_find_what_an_unpruned_scan_finds(
     golden: Path, folder: str, name: str, kind: str
 ) -> None:
@@ -107,6 +108,7 @@ def write_rebased_log(folder: Path, *, is_recorded: bool) -> tamis.Table:
 
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded in the footer", "not recorded"])
+@pytest.mark.one_in(2)
 def test_D21_whether_or_not_the_footer_names_the_writer(tmp_path: Path, is_recorded: bool) -> None:
     table = write_rebased_log(tmp_path, is_recorded=is_recorded)
     rows = table.scan(levels=()).to_arrow()

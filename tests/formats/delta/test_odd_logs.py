@@ -181,11 +181,7 @@ def test_D20_an_action_after_a_file_action_is_not_ignored(tmp_path: Path, second
     assert find_ids(tmp_path) == [1]
 
 
-@pytest.mark.parametrize("window", [32, 10_000])
-def test_D1_a_deletion_vector_under_a_name_with_escapes_counts(
-    tmp_path: Path, window: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commits, "_WINDOW", window)
+def test_D1_a_deletion_vector_under_a_name_with_escapes_counts(tmp_path: Path) -> None:
     log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
     log.commit()
     line = json.dumps(data_file(log, "1.parquet", make_ids(1, 2, 3), deleted=[0]))
@@ -194,6 +190,15 @@ def test_D1_a_deletion_vector_under_a_name_with_escapes_counts(
     log.write(1, line.replace("deletionVector", "deletion\\u0056ector").replace("stats", "st\\u0061ts") + "\n")
     assert find_ids(tmp_path) == [2, 3]
     assert tamis.open(tmp_path).scan().count() == 2
+
+
+@pytest.mark.parametrize("window_bytes", [1, 7, 32, 10_000])
+def test_D1_names_are_found_across_the_ends_of_windows(window_bytes: int) -> None:
+    plain, escaped = b'{"add":{"path":"x","deletionVector":{}}}', b'{"add":{"path":"x","deletion\\u0056ector":{}}}'
+    for before in range(40):
+        for line, expected in ((plain, {"deletionVector"}), (escaped, set(commits.OPTIONAL_NAMES))):
+            content = memoryview(b" " * before + line)
+            assert commits.find_mentioned_names(content, commits.OPTIONAL_NAMES, window_bytes) == expected
 
 
 def test_half_of_a_surrogate_pair_beside_an_action_is_ignored(tmp_path: Path) -> None:

@@ -17,10 +17,11 @@ from tamis.expr.nodes import Call, Column, Literal
 from tamis.expr.sql.printer import to_sql
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.formats.delta.planning.partition_values import (
+    PartitionValues,
     encode_partition_values,
     get_partition_strings,
+    make_scan_file_batch,
     make_unreadable_value_error,
-    parse_partition_values,
     rewrite_partition_predicate,
 )
 from tamis.skipping.handler import ArrowExpressionHandler
@@ -33,7 +34,7 @@ def read(declared: Any, *texts: str | None) -> list[Any]:
     """Return the values of one partition column `p`."""
     table = table_metadata(field("p", declared), partitioned_by=["p"])
     maps = pa.array([[("p", text)] for text in texts], TEXT_MAP)
-    found = parse_partition_values(maps, None, table).values
+    found = encode_partition_values(maps, None, table).expand().values
     assert found.schema == pa.schema([("p", table.schema.field("p").type)])
     return found["p"].to_pylist()  # type: ignore[no-any-return]
 
@@ -81,7 +82,7 @@ def test_D3_the_string_null_is_not_null() -> None:
 def test_D3_a_name_that_the_map_lacks_is_null() -> None:
     table = table_metadata(field("p", "long"), field("q", "long"), partitioned_by=["p", "q"])
     maps = pa.array([[("p", "1")], [], None, [("q", "2"), ("p", "3")]], TEXT_MAP)
-    found = parse_partition_values(maps, None, table).values
+    found = encode_partition_values(maps, None, table).expand().values
     assert found.to_pydict() == {"p": [1, None, None, 3], "q": [None, None, None, 2]}
 
 
@@ -107,7 +108,7 @@ def test_D5_T7_timestamps_without_a_zone_never_shift() -> None:
     assert read("timestamp_ntz", "2013-07-05 17:01:00.123456", "2013-07-05T17:01:00.123456") == [expected] * 2
     table = table_metadata(field("p", "timestamp_ntz"), partitioned_by=["p"])
     shifted = pa.array([[("p", "2013-07-05T17:01:00.123456-08:00")]], TEXT_MAP)
-    assert parse_partition_values(shifted, None, table).wrong.keys() == {"p"}
+    assert encode_partition_values(shifted, None, table).expand().wrong.keys() == {"p"}
 
 
 def test_D19_a_date_from_before_the_type_was_widened() -> None:
@@ -122,7 +123,7 @@ def test_years_beyond_four_digits() -> None:
     table = table_metadata(field("d", "date"), field("t", "timestamp"), partitioned_by=["d", "t"])
     texts = [("+12024-01-01", "+12024-01-01 00:00:00"), ("-0001-12-31", "-0001-12-31T00:00:00Z")]
     maps = pa.array([[("d", day), ("t", time)] for day, time in texts], TEXT_MAP)
-    found = parse_partition_values(maps, None, table).values
+    found = encode_partition_values(maps, None, table).expand().values
     days = found["d"].cast(pa.int32()).to_pylist()
     assert days == [3_672_148, -719_529]
     assert found["t"].cast(pa.int64()).to_pylist() == [day * 86_400_000_000 for day in days]
@@ -149,7 +150,7 @@ def test_an_invalid_string_is_named_in_the_error(declared: str, text: str) -> No
     table = table_metadata(field("p", declared), field("q", "long"), partitioned_by=["p", "q"])
     right = "1" if declared == "byte" else None
     maps = pa.array([[("q", "1"), ("p", right)], [("p", text), ("q", "2")], None], TEXT_MAP)
-    found = parse_partition_values(maps, None, table)
+    found = encode_partition_values(maps, None, table).expand()
     assert {name: texts.to_pylist() for name, texts in found.wrong.items()} == {"p": [None, text, None]}
     assert found.values.to_pydict() == {"p": [None if right is None else 1, None, None], "q": [1, 2, None]}
     assert found.values.schema == pa.schema([(name, table.schema.field(name).type) for name in ("p", "q")])
@@ -166,7 +167,7 @@ def test_D6_values_are_found_under_physical_names_and_named_logically() -> None:
     )
     # A dropped column had this name before.
     maps = pa.array([[("col-2", "2024-01-01"), ("p", "1999-01-01")]], TEXT_MAP)
-    assert parse_partition_values(maps, None, table).values.to_pydict() == {"p": [datetime.date(2024, 1, 1)]}
+    assert encode_partition_values(maps, None, table).expand().values.to_pydict() == {"p": [datetime.date(2024, 1, 1)]}
 
 
 def test_D5_strings_take_precedence_over_typed_values_of_a_checkpoint() -> None:
@@ -174,7 +175,7 @@ def test_D5_strings_take_precedence_over_typed_values_of_a_checkpoint() -> None:
     # The writer was in California and parsed the string in its own zone.
     parsed = pa.array([{"p": make_timestamp(2024, 1, 1, 16)}] * 3, pa.struct([("p", types.TIMESTAMP)]))
     maps = pa.array([[("p", "2024-01-01 08:00:00")], None, []], TEXT_MAP)
-    found = parse_partition_values(maps, parsed, table).values
+    found = encode_partition_values(maps, parsed, table).expand().values
     assert found["p"].to_pylist() == [make_timestamp(2024, 1, 1, 8), make_timestamp(2024, 1, 1, 16), None]
 
 
@@ -190,32 +191,32 @@ def test_typed_values_alone() -> None:
         [pa.array([1, None], pa.int32()), pa.array(["", "x"]), pa.array([1_500, None], pa.timestamp("ns"))],
         names=["p", "q", "t"],
     )
-    assert parse_partition_values(None, parsed, table).values.to_pydict() == {
+    assert encode_partition_values(None, parsed, table).expand().values.to_pydict() == {
         "p": [1, None],
         "q": [None, "x"],
         "t": [make_timestamp(1970, 1, 1, 0, 0, 0, 1), None],
         "new": [None, None],
     }
     wrong = pa.StructArray.from_arrays([pa.array(["many"])], names=["p"])
-    found = parse_partition_values(None, wrong, table)
+    found = encode_partition_values(None, wrong, table).expand()
     assert found.values["p"].to_pylist() == [None]
     assert {name: texts.to_pylist() for name, texts in found.wrong.items()} == {"p": ["many"]}
     # Strings take precedence where they exist.
     maps = pa.array([[("p", "1")]], TEXT_MAP)
-    found = parse_partition_values(maps, wrong, table)
+    found = encode_partition_values(maps, wrong, table).expand()
     assert (found.values["p"].to_pylist(), found.wrong) == ([1], {})
 
 
 def test_a_table_without_partitions_has_rows_and_no_columns() -> None:
     table = table_metadata(field("a", "long"))
-    found = parse_partition_values(pa.array([[], []], TEXT_MAP), None, table).values
+    found = encode_partition_values(pa.array([[], []], TEXT_MAP), None, table).expand().values
     assert found.column_names == []
 
 
 def test_slices_of_maps() -> None:
     table = table_metadata(field("p", "long"), partitioned_by=["p"])
     maps = pa.array([[("p", str(number))] for number in range(10)], TEXT_MAP)
-    assert parse_partition_values(maps.slice(3, 4), None, table).values["p"].to_pylist() == [3, 4, 5, 6]
+    assert encode_partition_values(maps.slice(3, 4), None, table).expand().values["p"].to_pylist() == [3, 4, 5, 6]
 
 
 def test_a_partition_value_is_an_expression_that_a_handler_evaluates() -> None:
@@ -257,15 +258,17 @@ def test_a_partition_filter_reads_the_texts_of_the_log() -> None:
     assert evaluator.eval(batch).fill_null(False).to_pylist() == [True, False, False, False]
 
 
-def test_partition_values_are_encoded_as_distinct_maps() -> None:
+def test_partition_values_are_encoded_as_distinct_ones() -> None:
     table = table_metadata(field("p", "long"), field("q", "string"), partitioned_by=["p", "q"])
     rows = [("1", "a"), ("1", "b"), ("1", "a"), ("2", "a"), ("1", None), ("1", "")]
     maps = pa.array([[("q", q), ("p", p), ("other", "x")] for p, q in rows], TEXT_MAP)
     found = encode_partition_values(maps, None, table)
-    assert found.codes.tolist() == [0, 1, 0, 2, 3, 3]
-    assert found.maps.to_pylist() == [
-        [("p", p), ("q", q)] for p, q in [("1", "a"), ("1", "b"), ("2", "a"), ("1", None)]
-    ]
+    assert found.codes.tolist() == [0, 1, 0, 3, 2, 2]
+    assert list(found.strings.to_pydict().values()) == [["1", "1", "1", "2"], ["a", "b", None, "a"]]
+    assert make_scan_file_batch(found.strings).column("add")[3].as_py() == {"partitionValues": [("p", "2"), ("q", "a")]}
+    both = PartitionValues.concatenate([found, encode_partition_values(maps.slice(3), None, table)], table)
+    assert both.codes.tolist() == [*found.codes, 3, 2, 2]
+    assert both.strings == found.strings
 
 
 @pytest.mark.parametrize(
@@ -282,7 +285,7 @@ def test_typed_values_without_strings_survive_as_strings(data_type: str, values:
     table = table_metadata(field("p", data_type), partitioned_by=["p"])
     own = table.fields_by_name["p"].data_type
     parsed = pa.StructArray.from_arrays([pa.array(values, own)], names=["p"])
-    assert parse_partition_values(None, parsed, table).values["p"].to_pylist() == values
+    assert encode_partition_values(None, parsed, table).expand().values["p"].to_pylist() == values
 
 
 def test_D3_D6_partition_strings_of_the_log() -> None:
@@ -290,6 +293,7 @@ def test_D3_D6_partition_strings_of_the_log() -> None:
         field("p", "long", **mapping(1, "col-1")), delta__columnMapping__mode="name", partitioned_by=["p"]
     )
     maps = pa.array([[("col-1", "007")], [("col-1", "")], [("p", "1")]], TEXT_MAP)
-    assert get_partition_strings(maps, "p", table).to_pylist() == ["007", None, None]
+    found = encode_partition_values(maps, None, table)
+    assert get_partition_strings(found, "p", table).take(found.codes).to_pylist() == ["007", None, None]
     with pytest.raises(CorruptFile, match="no strings for a PartitionFilter"):
-        get_partition_strings(pa.array([None], TEXT_MAP), "p", table)
+        get_partition_strings(encode_partition_values(pa.array([None], TEXT_MAP), None, table), "p", table)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.formats.delta.protocol import READER_FEATURES, Protocol, parse_protocol
+from tamis.formats.delta.snapshot import READER_FEATURES, Protocol, parse_protocol
 
 
 def make_protocol(*features: str) -> Protocol:

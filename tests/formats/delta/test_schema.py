@@ -13,8 +13,8 @@ import pytest
 from builders.delta.statistics import field, mapping, table_metadata
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature
-from tamis.formats.delta.protocol import parse_protocol
 from tamis.formats.delta.schema import VARIANT, TableMetadata, parse_metadata
+from tamis.formats.delta.snapshot import parse_protocol
 
 
 def make_struct(*fields: dict[str, Any]) -> dict[str, Any]:

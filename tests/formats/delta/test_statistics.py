@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
+import tamis
 from builders.delta.statistics import field, mapping, table_metadata
 from tamis import types
 from tamis.expr.nodes import Column
@@ -69,7 +72,7 @@ def quote(text: str) -> str:
 
 @pytest.mark.parametrize("data_type", [pa.int8(), pa.int16(), pa.int32(), pa.int64()], ids=str)
 def test_integers_are_exact(data_type: pa.DataType) -> None:
-    smallest, largest = types.integer_range(data_type)
+    smallest, largest = types.get_integer_range(data_type)
     assert read_bounds(data_type, smallest, largest) == (smallest, largest, True, True)
 
 
@@ -359,7 +362,7 @@ def test_columns_without_statistics_are_left_out() -> None:
         field("l", pa.list_(pa.struct([("a", pa.int64())]))), partitioned_by=["p"],
     )  # fmt: skip
     stats = pa.array(['{"numRecords":1,"nullCount":{"p":0,"s":{"a":0},"v":1,"l":0}}'])
-    columns = [Column(path) for path in [("p",), ("s",), ("v", "value"), ("l", "element", "a"), ("gone",)]]
+    columns = [Column(path, None) for path in [("p",), ("s",), ("v", "value"), ("l", "element", "a"), ("gone",)]]
     assert list(make_statistics_metadata(stats, None, columns, table)) == ["row_count"]
 
 
@@ -537,3 +540,30 @@ def test_F1_floats_are_not_pruned_from_above() -> None:
     assert prune_files(table, stats, "x > 100") == [True]
     assert prune_files(table, stats, "x < 1") == [False]
     assert prune_files(table, stats, "x BETWEEN 6 AND 7") == [False]
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+@pytest.mark.parametrize(
+    ("digits", "values"),
+    [
+        (20, (12345678901234567891, 12345678901234567893)),
+        (19, (2**63 - 2, 2**63)),
+        (19, (-(2**63), -(2**63) - 2)),
+        (38, (-(10**37) - 1, 5)),
+        (38, (-(10**38) + 1, 10**38 - 1)),
+        (18, (10**18 - 1, -(10**18) + 1)),
+    ],
+)
+def test_D25_whole_decimals_beyond_a_bigint_lose_no_row(
+    tmp_path: Path, digits: int, values: tuple[int, ...], checkpointed: bool
+) -> None:
+    rows = pa.table({"x": pa.array([Decimal(each) for each in values], pa.decimal128(digits, 0))})
+    write_deltalake(tmp_path / "t", rows)
+    if checkpointed:
+        DeltaTable(tmp_path / "t").create_checkpoint()
+    table = tamis.open(tmp_path / "t")
+    for literal in (each + step for each in values for step in (-1, 0, 1) if abs(each + step) < 10**38):
+        for operator, holds in (("=", int.__eq__), ("<", int.__lt__), (">=", int.__ge__), ("<>", int.__ne__)):
+            expected = sum(holds(each, literal) for each in values)
+            scan = table.scan(f"x {operator} {literal}")
+            assert (scan.count(), scan.to_arrow().num_rows) == (expected, expected), (operator, literal)

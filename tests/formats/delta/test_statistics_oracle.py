@@ -33,7 +33,13 @@ from tamis.skipping.rewrite import rewrite
 _CUT = "0123456789" * 3 + "0"
 _TAILS = ("", "1", "1a", "1\x7f", "1~z", "1é", "2", "1\ufffd", "1\ufffdz", "1😀", "1\U0010ffff", "😀😀", "\x00")
 LONG_TEXTS = (*(_CUT + tail for tail in _TAILS), "😀" * 20, "a" + "😀" * 20, "\U0010ffff" * 40, "é" * 33)
-DECIMALS = (pa.decimal128(5, 2), pa.decimal128(19, 2), pa.decimal128(38, 18))
+DECIMALS = (
+    pa.decimal128(5, 2),
+    pa.decimal128(19, 2),
+    pa.decimal128(38, 18),
+    pa.decimal128(19, 0),
+    pa.decimal128(38, 0),
+)
 TABLE_TYPES: tuple[pa.DataType, ...] = (
     types.DOUBLE,
     pa.string(),

@@ -17,7 +17,7 @@ from builders.delta.statistics import field
 from builders.delta.tables import compute_statistics, data_file, make_inline_vector
 from tamis import PartitionFilter, col
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
-from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE, read_batches
+from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE, FILE_COLUMNS, read_batches
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.counters import IoCounts
 from tamis.io.storage import open_storage
@@ -398,7 +398,7 @@ def test_threads_with_other_versions_do_not_change_which_files_are_live(tmp_path
     log.commit(remove("1"))
     log.commit(remove("0"))
     (first, second) = (Snapshot.load(open_storage(tmp_path), version) for version in (1, 2))
-    ((batch, _),) = read_batches(first.list_parts()[-1], first.metadata, ["path", "size", "deletion_vector"])
+    ((batch, _),) = read_batches(first.list_parts()[-1], first.metadata, FILE_COLUMNS)
     object.__setattr__(batch, "_lock", Interrupted(lambda: batch.find_live(second.list_parts()[-1])))
     assert batch.find_live(first.list_parts()[-1]).tolist() == [True, False, True]
     assert batch.find_live(second.list_parts()[-1]).tolist() == [False, False, True]
@@ -453,7 +453,7 @@ def test_history_is_newest_first_and_ends_at_the_version(log: DeltaLog) -> None:
 
 def test_all_files_of_a_table(log: DeltaLog) -> None:
     files = tamis.open(log.table).files().sort_by("path")
-    assert files.column_names == ["path", "size", "num_records", "p"]
+    assert files.column_names == ["path", "size", "num_records", "modified", "p"]
     assert files["num_records"].to_pylist() == [3, None, 3, 3]
     assert files["p"].to_pylist() == ["a", "a", "b", "b"]
     assert files["size"].to_pylist() == [Path(path).stat().st_size for path in files["path"].to_pylist()]

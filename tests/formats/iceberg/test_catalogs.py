@@ -18,7 +18,7 @@ from builders.iceberg.edits import add_column, edit_metadata
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field, list_of
 from tamis.errors import InvalidArgument, MissingDependency, StorageError, TableNotFound, TamisError, UnsupportedFeature
-from tamis.formats.iceberg.catalogs.open_table import select_storage_properties
+from tamis.formats.iceberg.catalogs import select_storage_properties
 
 
 @pytest.fixture

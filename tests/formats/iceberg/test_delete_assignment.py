@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.expr.nodes import Column
-from tamis.formats.iceberg.deletes import deletes_index
-from tamis.formats.iceberg.deletes.deletes_index import assign_deletes
+from tamis.formats.iceberg.deletes.deletes_index import MAX_PAIRS_AT_ONCE, assign_deletes
 from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
 
 COLUMNS = {1: Column(("x",), type=pa.int32()), 2: Column(("y",), type=pa.float64())}
@@ -122,9 +121,12 @@ def _encode(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def assign(data: list[Data], deletes: list[Delete]) -> tuple[list[set[str]], list[int | None]]:
+def assign(
+    data: list[Data], deletes: list[Delete], max_pairs: int = MAX_PAIRS_AT_ONCE
+) -> tuple[list[set[str]], list[int | None]]:
     table = make_delete_table(deletes)
-    found = assign_deletes(make_data_table(data), table, table["location"].combine_chunks(), COLUMNS, GLOBAL)
+    resolved = table["location"].combine_chunks()
+    found = assign_deletes(make_data_table(data), table, resolved, COLUMNS, GLOBAL, max_pairs)
     found.deletes.validate(full=True)
     paths = [{each["path"] for each in own or ()} for own in found.deletes.to_pylist()]
     assert all(own is None or own for own in found.deletes.to_pylist())
@@ -177,17 +179,14 @@ def delete_files(draw: st.DrawFn) -> Delete:
             return Delete(1, draw(SEQUENCES), spec, key, paths=paths)
 
 
-@given(st.lists(data_files(), max_size=12), st.lists(delete_files(), max_size=8), st.booleans())
+@given(
+    st.lists(data_files(), max_size=12), st.lists(delete_files(), max_size=8), st.sampled_from([3, MAX_PAIRS_AT_ONCE])
+)
 @settings(max_examples=300, deadline=None)
 def test_I6_deletes_apply_to_the_files_that_the_specification_names(
-    data: list[Data], deletes: list[Delete], few_pairs: bool
+    data: list[Data], deletes: list[Delete], max_pairs: int
 ) -> None:
-    before = deletes_index.MAX_PAIRS_AT_ONCE
-    deletes_index.MAX_PAIRS_AT_ONCE = 3 if few_pairs else before
-    try:
-        found, counts = assign(data, deletes)
-    finally:
-        deletes_index.MAX_PAIRS_AT_ONCE = before
+    found, counts = assign(data, deletes, max_pairs)
     assert found == assign_naively(data, deletes)
     assert counts == [0 if not own else None for own in found]
 

@@ -173,6 +173,7 @@ def make_rows(first: int) -> pa.Table:
 
 @pytest.mark.parametrize("named", ["by path", "by bounds"])
 @pytest.mark.parametrize("where", [None, "q = 3", "p = 3", "q = 3 AND id = 1", "p = 3 AND q = 3"])
+@pytest.mark.one_in(3)
 def test_O1_I1_I6_position_deletes_with_a_referenced_file_of_another_spec_apply_after_pruning(
     of_two_specs: tuple[IcebergFolder, File, File], named: str, where: str | None
 ) -> None:

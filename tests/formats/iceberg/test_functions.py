@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import pickle
 from datetime import datetime
 from pathlib import Path
 
@@ -137,6 +138,19 @@ def test_manifests_together_are_the_snapshot(table: IcebergFolder) -> None:
     each = pa.concat_batches([iceberg.read_manifest_file(table.folder, path) for path in info.manifests])
     whole = iceberg.list_files(table.folder)
     assert sorted(map(str, each.to_pylist())) == sorted(map(str, whole.to_pylist()))
+
+
+def test_the_manifests_of_an_older_snapshot(table: IcebergFolder) -> None:
+    newest, older = iceberg.snapshot_info(table.folder), table.snapshots[1].number
+    info = iceberg.snapshot_info(table.folder, snapshot_id=older)
+    assert (info.snapshot_id, len(info.manifests)) == (older, len(newest.manifests) - 1)
+    each = pa.concat_batches([iceberg.read_manifest_file(table.folder, path) for path in info.manifests])
+    assert list_names(each) == ["0.parquet", "1.parquet"]
+
+
+def test_the_info_of_a_snapshot_can_be_sent(table: IcebergFolder) -> None:
+    info = iceberg.snapshot_info(table.folder)
+    assert pickle.loads(pickle.dumps(info)) == info
 
 
 def test_removed_files_are_not_listed(table: IcebergFolder) -> None:

@@ -101,5 +101,5 @@ def test_tasks_with_partition_values_are_serializable(tmp_path: Path) -> None:
 
     scan = write_partitioned_by_field(tmp_path, "parquet", 7).scan()
     tasks = scan.plan("row_groups").tasks
-    assert [task.where_absent for task in tasks] == [{("s", "b"): pa.scalar(7, pa.int32())}]
-    assert tasks_from_table(tasks_to_table(tasks, scan.schema, ())) == tasks
+    assert [task.constants for task in tasks] == [{("s", "b"): pa.scalar(7, pa.int32())}]
+    assert tasks_from_table(tasks_to_table(tasks)) == tasks

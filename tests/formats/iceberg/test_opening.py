@@ -30,7 +30,7 @@ from tamis.errors import (
     UnsupportedFeature,
     VersionNotFound,
 )
-from tamis.formats.iceberg import dependencies
+from tamis.formats import errors as format_errors
 from tamis.formats.iceberg.metadata.open_metadata import is_metadata_file, open_location
 from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.io.location import Location
@@ -153,10 +153,8 @@ def test_X8_invalid_metadata(tmp_path: Path, content: bytes, message: str) -> No
 
 def test_a_missing_package_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_folder(tmp_path)
-    monkeypatch.setattr(dependencies, "_PACKAGES", ("pyiceberg", "a_package_that_does_not_exist"))
-    with pytest.raises(
-        MissingDependency, match=r"a_package_that_does_not_exist: pip install a_package_that_does_not_exist"
-    ):
+    monkeypatch.setattr(format_errors, "_PACKAGES", ("pyiceberg", "a_package_that_does_not_exist"))
+    with pytest.raises(MissingDependency, match=r"a_package_that_does_not_exist: pip install 'tamis\[iceberg\]'"):
         tamis.open(tmp_path)
 
 
@@ -478,8 +476,11 @@ def test_I8_a_snapshot_by_id_by_ref_and_by_timestamp(tmp_path: Path) -> None:
 
 def test_I8_a_missing_snapshot_is_an_error_that_names_it(tmp_path: Path) -> None:
     write_folder(tmp_path)
-    with pytest.raises(VersionNotFound, match="has no snapshot 17"):
-        tamis.open(tmp_path, snapshot_id=17)
+    known = tamis.open(tmp_path).history()["snapshot_id"].to_pylist()
+    expected = f"'{tmp_path}' has no snapshot 17: .*Snapshots, newest first: {', '.join(map(str, known))}$"
+    for choose in ({"snapshot_id": 17}, {"version": 17}):
+        with pytest.raises(VersionNotFound, match=expected):
+            tamis.open(tmp_path, **choose)
     with pytest.raises(VersionNotFound, match=r"no branch or tag 'other'\. Branches and tags: main"):
         tamis.open(tmp_path, ref="other")
     with pytest.raises(

@@ -23,7 +23,7 @@ from builders.iceberg.deletes import deletion_vectors, equality_deletes, positio
 from builders.iceberg.edits import edit_manifest_list
 from builders.iceberg.tables import IcebergFolder
 from builders.iceberg.values import field
-from tamis.engines.local import LocalEngine
+from tamis.engines.jobs import LocalEngine
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.formats.files.avro import open_avro
 from tamis.formats.iceberg.metadata.open_metadata import open_location
@@ -391,7 +391,7 @@ def test_the_files_of_a_table_have_their_partition_values(tmp_path: Path) -> Non
     )
     found = tamis.open(tmp_path).files().sort_by("path")
     assert tamis.open(tmp_path).partition_columns == ("xb", "s")
-    assert found.column_names == ["path", "size", "num_records", "xb", "s"]
+    assert found.column_names == ["path", "size", "num_records", "modified", "xb", "s"]
     assert (found["xb"].to_pylist(), found["s"].to_pylist()) == ([0, None], ["é", None])
     assert (found.schema.field("xb").type, found.schema.field("s").type) == (pa.int32(), pa.string())
 
@@ -426,7 +426,7 @@ def whole_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_X6_damaged_manifests_give_a_plan_or_a_tamis_error(whole_table: Path, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted((whole_table / "metadata").glob("*.avro"))))
     content = path.read_bytes()

@@ -152,7 +152,7 @@ def test_only_the_wanted_columns_are_converted(tmp_path: Path) -> None:
     size = write_avro(path, SCHEMA, map(make_record, range(10)))
     schema = {"fields": [make_field(99, "later", "string"), FIELDS[1]]}
     file = DataFile(open_storage(tmp_path), str(path), size, "avro", 10)
-    (batch,) = file.read(arrow_schema(schema), make_field_names(schema), {"later": pa.scalar("now")})
+    (batch,) = file.read(arrow_schema(schema), make_field_names(schema), {("later",): pa.scalar("now")})
     assert batch.to_pydict() == {"later": ["now"] * 10, "id": list(range(10))}
 
 

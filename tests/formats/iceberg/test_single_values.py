@@ -43,6 +43,7 @@ KINDS: list[tuple[Any, pa.DataType, st.SearchStrategy[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "data_type", "values"), KINDS, ids=[str(kind) for kind, _, _ in KINDS])
+@pytest.mark.one_in(3)
 def test_values_encoded_by_pyiceberg_are_decoded(
     kind: Any, data_type: pa.DataType, values: st.SearchStrategy[Any]
 ) -> None:

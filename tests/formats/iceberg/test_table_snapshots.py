@@ -70,7 +70,7 @@ def test_I8_a_snapshot_a_branch_a_tag_and_a_timestamp(tmp_path: Path) -> None:
         ({"snapshot_id": 5}, "5"),
         ({"ref": "nothing"}, "nothing"),
         ({"timestamp": make_timestamp(-1)}, "2023-11-14"),
-        ({"version": 1}, "no snapshot 1: .* history"),
+        ({"version": 1}, "no snapshot 1: .* Snapshots, newest first: 1000"),
         ({"version": 1, "snapshot_id": 2}, "give it or snapshot_id="),
         ({"ref": "main", "snapshot_id": 10**12}, "snapshot_id"),
     ],

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 import tamis
 from builders.answers.same_rows import has_same_rows
@@ -26,20 +23,15 @@ from tamis.scan.scan import Scan
 from tamis.tuning import Tuning
 
 
-@contextmanager
-def vary_planning(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
-    """Yield a tuning that reads files of a log one by one or together, with much memory, little or none."""
-    varied = replace(
+def vary_planning(choices: Choices, tuning: Tuning) -> Tuning:
+    """Return a tuning that reads files of a log one by one or together, with much memory, little or none."""
+    return replace(
         tuning,
         max_files_while_reading=choices.one_of([tuning.max_files_while_reading, 1, 3]),
         max_cached_files_together=choices.one_of([tuning.max_cached_files_together, 1, 3]),
         min_share_to_decode_all=choices.one_of([tuning.min_share_to_decode_all, 0.0, 2.0]),
+        max_cached_log_bytes=choices.one_of([tuning.max_cached_log_bytes, 0, 5000]),
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            file_batches.FILE_BATCH_CACHE, "capacity", choices.one_of([file_batches.FILE_BATCH_CACHE.capacity, 0, 5000])
-        )
-        yield varied
 
 
 def is_same(found: pa.Table, expected: pa.Table) -> bool:

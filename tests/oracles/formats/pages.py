@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -48,10 +47,9 @@ Bits = np.ndarray[tuple[int], np.dtype[np.bool_]]
 # --- Rows -------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def vary_reading(choices: Choices, tuning: Tuning) -> Iterator[Tuning]:
-    """Yield a tuning that reads all columns at once or filter columns first, in small batches or in one."""
-    yield replace(
+def vary_reading(choices: Choices, tuning: Tuning) -> Tuning:
+    """Return a tuning that reads all columns at once or filter columns first, in small batches or in one."""
+    return replace(
         tuning,
         max_batch_rows=choices.one_of([tuning.max_batch_rows, 1, 3, 7]),
         max_selectivity_to_filter_first=choices.one_of([1.0, -1.0]),

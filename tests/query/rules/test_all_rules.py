@@ -47,7 +47,7 @@ def test_a_filter_on_keys_is_pushed_before_the_aggregation() -> None:
     assert isinstance(found, Project)
     assert isinstance(found.source, TableScan)
     assert isinstance(found.source.handle, FakeHandle)
-    assert found.source.handle.predicate == Call(">", (Column(("a",)), Literal(5, LONG)))
+    assert found.source.handle.predicate == Call(">", (Column(("a",), LONG), Literal(5, LONG)))
 
 
 def test_no_rule_fires_on_the_optimized_plan() -> None:
@@ -74,6 +74,6 @@ def test_A1_no_rule_undoes_another_on_filters_of_a_protected_table() -> None:
     plan = keep(where(masks, "`t.a` = 1 AND `t.b` = 2"), "t.s")
     done = optimize(plan, ALL, context()).plan
     assert not [each.name for each in optimize(done, ALL, context()).rule_metrics if each.applied]
-    assert get_predicates(done) == [Call("=", (Column(("a",)), Literal(1, LONG)))]
+    assert get_predicates(done) == [Call("=", (Column(("a",), LONG), Literal(1, LONG)))]
     (scanned,) = (node for node in walk_plan(done) if isinstance(node, TableScan))
     assert [output.name for output in scanned.columns] == ["t.a", "t.b", "t.s"]

@@ -23,7 +23,7 @@ def make_keys(*values: int | None) -> pa.Table:
 
 
 def make_in(name: str, *items: int) -> Call:
-    return Call("in", (Column((name,)), *(Literal(item, LONG) for item in items)))
+    return Call("in", (Column((name,), LONG), *(Literal(item, LONG) for item in items)))
 
 
 def test_dynamic_filters_reach_scans_through_nodes_that_preserve_the_key() -> None:
@@ -52,7 +52,7 @@ def test_A8_dynamic_filters_pass_masks_only_on_unmasked_columns() -> None:
     masks = select(where(hidden, "`t.b` = 1", protects=True), protects=True, t__a="`t.a`", t__b="CAST(NULL AS BIGINT)")
     join = Join(masks, SMALL, "inner", ON, dynamic_filter_side="left")
     assert get_predicates(push_dynamic_filters(join, make_keys(1), context())) == [
-        Call("=", (Column(("a",)), Literal(1, LONG)))
+        Call("=", (Column(("a",), LONG), Literal(1, LONG)))
     ]
     masked = Join(masks, SMALL, "inner", ((Column(("t.b",), type=LONG), column("u.a")),), dynamic_filter_side="left")
     assert push_dynamic_filters(masked, make_keys(1), context()) == masks

@@ -12,12 +12,6 @@ from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
 
 @click.command(epilog='Example: tamis count orders --where "id < 150"')
 @request_options(
-    "where",
-    "columns",
-    "limit",
-    "levels",
-    "policies",
-    "principal",
     columns="Columns that must exist. They do not change the count.",
     limit="Stop counting at this number, or 'all'.  [default: all]",
 )

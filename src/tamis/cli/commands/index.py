@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tamis.cli.application import unblock_pandas
-from tamis.cli.errors import debug_option
+from tamis.cli.errors import INVALID_INPUT, debug_option
 from tamis.cli.options import json_option, names_option, storage_option, table_options
 from tamis.cli.output import print_note, write, write_json
 from tamis.cli.progress import Meter, is_interactive, show_progress
@@ -127,10 +127,12 @@ def status(
     found = indexes.status(uri, location=location, storage_options=storage_options, **opening)
     if as_json:
         write_json(found.to_dict())
-        return
-    if not found.exists:
+    elif not found.exists:
         reason = "" if found.is_useful else ", and none is needed: the manifests have the statistics of the files"
         write(f"no index at {found.location}{reason}\n")
+    if not found.exists:
+        raise click.exceptions.Exit(INVALID_INPUT)
+    if as_json:
         return
     lines = {
         "location": found.location,

@@ -27,9 +27,9 @@ from tamis.cli.output import (
     write_all,
 )
 from tamis.cli.text import escape_control_characters, format_cells
-from tamis.errors import InvalidArgument
-from tamis.parquet.inspect.inspect_file import ColumnInspection, FileInspection
-from tamis.parquet.inspect.inspect_file import inspect as inspect_file
+from tamis.errors import InvalidArgument, format_count
+from tamis.parquet.inspection.inspect_file import ColumnInspection, FileInspection
+from tamis.parquet.inspection.inspect_file import inspect as inspect_file
 from tamis.scan.report.page_ranges_svg import draw_page_ranges, format_percent
 from tamis.scan.report.report import format_bytes
 from tamis.types import is_number
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 ROW_GROUPS_ON_A_TERMINAL = 20
-_MOST_NAMES = 20
+_MAX_NAMES = 20
 _LONGEST_VALUE = 32
 _LONGEST_NAME = 60
 _LONGEST_WORD = 12
@@ -120,7 +120,7 @@ def inspect(
 
 def _find_single_column(found: FileInspection, name: str | None) -> ColumnInspection:
     if len(found.columns) > 1:
-        names = ", ".join(column.name for column in found.columns[:_MOST_NAMES])
+        names = ", ".join(column.name for column in found.columns[:_MAX_NAMES])
         raise InvalidArgument(f"--svg draws one column, but {name!r} has several fields: name one of {names}")
     return found.columns[0]
 
@@ -242,14 +242,14 @@ def _show_rows(console: Console, section: _Section, rows: Sequence[tuple[str, ..
 def _describe_file(found: FileInspection) -> list[str]:
     groups = found.row_groups.num_rows
     lines = [
-        f"{found.location}: {found.rows:,} rows in {_format_count(groups, 'row group')}, {format_bytes(found.size)}",
+        f"{found.location}: {found.rows:,} rows in {format_count(groups, 'row group')}, {format_bytes(found.size)}",
         f"written by {found.created_by or 'an unknown writer'}, format {found.format_version}, "
         f"footer of {format_bytes(found.footer_size)}",
     ]
     names = found.key_value_metadata
     if names:
-        more = f", … {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        shown = ", ".join(_shorten(name, _LONGEST_NAME) for name in names[:_MOST_NAMES])
+        more = f", … {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        shown = ", ".join(_shorten(name, _LONGEST_NAME) for name in names[:_MAX_NAMES])
         lines.append(f"key-value metadata: {shown}{more}")
     return lines
 
@@ -374,17 +374,13 @@ def _find_remarks(found: FileInspection, with_pages: bool) -> Iterator[str]:
         yield _BOUNDS_NOTE
     if any(column.clustering is not None for column in found.columns):
         yield _OVERLAP_NOTE
-    if with_pages and any(_may_be_truncated(column.pages["min"].type) for column in found.columns):
+    if with_pages and any(column.pages["min"].type in (pa.string(), pa.binary()) for column in found.columns):
         yield _PAGES_NOTE
     for column in found.columns:
         yield from (f"ignored: {remark}" for remark in column.remarks)
 
 
 # --- Formatting ------------------------------------------------------------------------------------------------------
-
-
-def _format_count(number: int, unit: str) -> str:
-    return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
 def _format_counts(column: pa.ChunkedArray) -> list[str]:
@@ -415,7 +411,7 @@ def _format_overlap(column: ColumnInspection) -> str:
     if found is None:
         return "–"
     unit = "page" if found.unit == "pages" else "row group"
-    return f"{format_percent(found.overlap)} of {_format_count(found.units, unit)}"
+    return f"{format_percent(found.overlap)} of {format_count(found.units, unit)}"
 
 
 def _format_bounds(values: pa.Array | pa.ChunkedArray, exact: pa.Array | pa.ChunkedArray, kind: str) -> list[str]:
@@ -434,10 +430,6 @@ def _format_values(values: pa.Array | pa.ChunkedArray) -> list[str]:
         "–" if text is None else shorten(escape_control_characters(text)) or "''"
         for text in format_cells(array).to_pylist()
     ]
-
-
-def _may_be_truncated(data_type: pa.DataType) -> bool:
-    return bool(pa.types.is_string(data_type) or pa.types.is_binary(data_type))
 
 
 def _shorten(text: str, longest: int) -> str:

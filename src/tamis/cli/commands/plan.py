@@ -13,7 +13,7 @@ from tamis.cli.progress import is_interactive, make_bytes_meter, show_progress
 from tamis.cli.text import escape_control_characters
 from tamis.scan.planning.plan import DEPTHS, ScanPlan
 from tamis.scan.report.report import Report, describe_outcome, format_bytes
-from tamis.skipping.metrics import is_proven
+from tamis.skipping.metrics import is_not_needed
 from tamis.skipping.prune import ConjunctOutcome
 
 
@@ -22,12 +22,6 @@ from tamis.skipping.prune import ConjunctOutcome
     epilog="Example: tamis plan orders --where \"day = DATE '2024-03-03' AND amount > 40\"",
 )
 @request_options(
-    "where",
-    "columns",
-    "limit",
-    "levels",
-    "policies",
-    "principal",
     limit="As in scan. A plan lists all files, regardless of the limit.",
 )
 @click.option(
@@ -103,4 +97,6 @@ def _show(report: Report) -> None:
 
 
 def _choose_style(outcome: ConjunctOutcome) -> str:
-    return "green" if outcome.skipped else "dim" if outcome.unused_because is None or is_proven(outcome) else "yellow"
+    if outcome.skipped:
+        return "green"
+    return "dim" if outcome.unused_because is None or is_not_needed(outcome) else "yellow"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +13,23 @@ import click
 import pyarrow as pa
 
 from tamis.cli.errors import debug_option
-from tamis.cli.export import OUTPUT_FORMATS, STDOUT, check_no_overwrite, choose_output_format, export
-from tamis.cli.options import Limit, json_option, limit_option, parse_assignments, parse_catalog, table_options
-from tamis.cli.output import (
-    ROWS_ON_A_TERMINAL,
-    ROWS_PER_TABLE,
-    flush,
-    is_terminal,
-    print_note,
-    print_shown_note,
-    write,
-    write_json_lines,
-    write_lines,
+from tamis.cli.export import (
+    STDOUT,
+    check_no_overwrite,
+    check_output_options,
+    choose_output_format,
+    export,
+    output_options,
+    print_written_note,
 )
-from tamis.errors import InvalidArgument, TableNotFound, format_count, to_one_line
+from tamis.cli.options import Limit, json_option, limit_option, parse_assignments, parse_catalog, table_options
+from tamis.cli.output import ROWS_ON_A_TERMINAL, is_terminal, write, write_json_lines, write_lines
+from tamis.errors import InvalidArgument, TableNotFound, to_one_line
 from tamis.formats.database.open_database import find_database_file
-from tamis.formats.source import is_single_file
+from tamis.formats.source import TABLE_FORMATS
 from tamis.query.connectors.lake_handle import LakeHandle
 from tamis.query.plan.nodes import TableScan, walk_plan
 from tamis.query.query import Query, get_compiled_query
-from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.session import Session, connect
 from tamis.table import Table, open_table
 
@@ -91,12 +88,7 @@ Examples:
 )
 @table_options("format", "relocate", "allow_outside", "partitioning", "merge_schema", "int96", "storage_options")
 @json_option("One JSON object for each row, each on its own line; with --explain, a single object.")
-@click.option(
-    "--output", metavar="FILE", help="Write the rows to a .parquet, .arrow, .arrows, .csv or .jsonl file; - is stdout."
-)
-@click.option(
-    "--output-format", type=click.Choice(OUTPUT_FORMATS), help="Format to write, regardless of the file extension."
-)
+@output_options
 @debug_option
 def sql(
     arguments: Sequence[str],
@@ -119,8 +111,7 @@ def sql(
     The output is a table on a terminal, and tab-separated lines in a pipe, where \\N is NULL. Table options apply to
     all tables given by URI. The query chooses versions: orders VERSION AS OF 3, TIMESTAMP AS OF '2024-03-01'.
     """
-    if output is None and output_format is not None:
-        raise click.UsageError("--output-format requires --output; for stdout use --output -")
+    check_output_options(output, output_format)
     if output is not None and (as_json or explain):
         raise click.UsageError(f"--output and --{'json' if as_json else 'explain'} exclude each other")
     if principal is not None and policies is None:
@@ -190,8 +181,7 @@ def _write_file(found: Any, limit: Limit, output: str, format: str | None) -> No
     if format == "jsonl":
         _check_distinct_names(reader.schema)
     written = export(_limit_rows(reader, limit), reader.schema, output, format)
-    target = "stdout" if output == STDOUT else output
-    print_note(f"{format_count(written, 'row')} written to {target} as {format}")
+    print_written_note(written, output, format)
 
 
 def _check_distinct_names(schema: pa.Schema) -> None:
@@ -204,29 +194,21 @@ def _check_distinct_names(schema: pa.Schema) -> None:
 
 
 def _show(found: Any, limit: Limit, as_json: bool) -> None:
-    from tamis.cli.terminal import show_rows
+    from tamis.cli.terminal import show_result
 
     reader = found.to_reader()
     if as_json:
         _check_distinct_names(reader.schema)
     is_default = limit is None
-    # Ask for one more row, to know whether there are more.
     wanted = _limit_rows(reader, ROWS_ON_A_TERMINAL + 1 if is_default else limit)
-    batches = coalesce_batches(wanted, enough_rows=ROWS_PER_TABLE)
-    first = pa.Table.from_batches([*islice(batches, 1)], reader.schema)
-    has_more = is_default and first.num_rows > ROWS_ON_A_TERMINAL
-    shown = 0
-    hidden: list[str] = []
-    head = first.slice(0, ROWS_ON_A_TERMINAL) if is_default else first
-    for rows in chain([head], (pa.Table.from_batches([batch]) for batch in batches)):
-        if as_json:
-            write_json_lines(rows.to_batches())
-        else:
-            hidden = show_rows(rows)
-        shown += rows.num_rows
-    # Flush, so that the notes on stderr appear after the rows.
-    flush()
-    print_shown_note(shown, hidden, len(reader.schema), has_more=has_more, way_out="name others in the query")
+    show_result(
+        reader.schema,
+        wanted,
+        is_default=is_default,
+        as_json=as_json,
+        way_out="name others in the query",
+        reading=nullcontext(),
+    )
 
 
 # --- The tables of a `tamis sql` command, and the session that queries them -------------------------------------------
@@ -256,7 +238,10 @@ class CommandTables:
             session = session.as_principal(principal)
         named: dict[str, str] = {}
         for uri in self._uris:
-            table = self._open(uri)
+            try:
+                table = self._open(uri)
+            except TableNotFound as error:
+                raise _suggest_table_option(uri, error) from error
             other = named.setdefault(table.name.casefold(), uri)
             if other is not uri:
                 raise click.UsageError(
@@ -295,10 +280,18 @@ class CommandTables:
 
 def _find_names(table: Table) -> list[str]:
     """Return the names under which a query finds a table: for a single file, with and without its extension."""
-    if not is_single_file(table.format):
+    if not TABLE_FORMATS[table.format].is_single_file:
         return [f"`{table.name}`"]
     stem, _, ending = table.name.rpartition(".")
     return [f"`{table.name}`", *([f"`{stem}`", f"`{stem}`.`{ending}`"] if stem else [])]
+
+
+def _suggest_table_option(uri: str, error: TableNotFound) -> TableNotFound:
+    """Return an error that suggests `--table` for an argument such as `t=orders`; else the same error."""
+    name, _, location = uri.partition("=")
+    if not name.isidentifier() or not location or not ("://" in location or Path(location).exists()):
+        return error
+    return TableNotFound(f"nothing at {uri!r}: to name a table in the query, write --table {uri}")
 
 
 _NOT_GIVEN = re.compile(r"no table '([^']+)' in this session")

@@ -9,7 +9,7 @@ from tamis.cli.options import Request, json_option, request_options
 from tamis.cli.output import align_cells, flush, is_terminal, write, write_json
 from tamis.cli.progress import Meter, is_interactive, show_progress
 from tamis.errors import format_count
-from tamis.formats.source import LEVELS, list_levels
+from tamis.formats.source import LEVELS, TABLE_FORMATS
 from tamis.scan.report.report import format_bytes
 from tamis.scan.verify import VerifyResult, assert_same_rows, list_level_subsets, name_levels, verify_each
 
@@ -38,7 +38,7 @@ def verify(request: Request, as_json: bool) -> None:
     is_plain = not as_json and not is_terminal()
     results: list[VerifyResult] = []
     meter = Meter("verifying", lambda: len(results), str)
-    meter.total = len(list_level_subsets(list_levels(table.format)))
+    meter.total = len(list_level_subsets(TABLE_FORMATS[table.format].levels))
     with show_progress(meter, is_wanted=is_interactive()):
         for result in verify_each(table, request.filter, request.columns):
             results.append(result)

@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 
 from tamis.engines.duckdb.run.evaluate import to_duckdb_sql
 from tamis.expr.evaluate import to_physical_value
-from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, find_columns, split_conjuncts, walk
-from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, TableSource
+from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, find_columns, split_conjuncts
+from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, TableSource, has_deleted_rows
 from tamis.io.listing import check_unchanged
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.footer import load_footer
@@ -36,8 +36,10 @@ from tamis.query.connectors.connector import Connector
 from tamis.query.connectors.lake_connector import LakeConnector
 from tamis.query.connectors.lake_handle import Aggregation, LakeHandle
 from tamis.query.plan.nodes import Node, Output, TableScan
+from tamis.scan.aggregation.measures import Measure
 from tamis.scan.planning.physical_names import NativeScanColumns, find_columns_with_values
 from tamis.scan.planning.projection import narrow_schema
+from tamis.skipping.predicate import reads_partition_text
 from tamis.types import STRING, replace_view_types, type_name
 
 _OPTIONS = "hive_partitioning = false, can_have_nan = true"
@@ -97,7 +99,7 @@ def plan_native_scan(scan: TableScan, connector: Connector, *, is_beside: bool =
         return None
     if not all(can_round_trip(source.schema.field(name).type) for name in needed):
         return None
-    if any(isinstance(node, Call) and node.function == "partition_text" for node in walk(handle.predicate)):
+    if reads_partition_text(handle.predicate):
         return None
     if any(_has_doubtful_bounds(column) for column in find_columns(handle.predicate)):
         return None
@@ -150,12 +152,19 @@ def _find_native_aggregation(
     names = {each.path: quote_duckdb_name(each.name) for each in rows.columns}
     keys = [names[key.path] for key in aggregation.keys]
     calls = [
-        f"{each.function}({'*' if each.column is None else names[each.column.path]})" for each in aggregation.measures
+        _write_call(each, "*" if each.column is None else names[each.column.path], output.type)
+        for each, output in zip(aggregation.measures, scan.columns[len(keys) :], strict=True)
     ]
     pairs = zip((*keys, *calls), scan.columns, strict=True)
     selected = ", ".join(f"{value} AS {quote_duckdb_name(output.name)}" for value, output in pairs)
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
     return replace(found, query=f"SELECT {selected} FROM ({found.query}){grouped}")
+
+
+def _write_call(measure: Measure, argument: str, wanted: pa.DataType | None) -> str:
+    call = f"{measure.function}({argument})"
+    # DuckDB's sums are wider than Spark's.
+    return call if wanted in (None, measure.type) else f"CAST({call} AS {type_name(wanted)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +244,10 @@ def _find_readable_files(
 ) -> _ReadableFiles | None:
     """Return the files to read if DuckDB reads all of them correctly, else None."""
     source = handle.source
-    listing = connector.listing(handle).require(needed)
+    listing = connector.list_files(handle).require(needed)
     files = listing.files
     size = pc.sum(files["size"]).as_py() or 0
-    if size < worth or files.num_rows > source.storage.tuning.max_native_files or not _have_all_rows(source, files):
+    if size < worth or files.num_rows > source.storage.tuning.max_native_files or not _have_all_rows(files):
         return None
     paths = files["path"].to_pylist()
     if any(_PATTERN.search(path) for path in paths):
@@ -265,14 +274,11 @@ def _find_readable_files(
     return _ReadableFiles(listing, names) if len(names) == len(found) else None
 
 
-def _have_all_rows(source: TableSource, files: pa.Table) -> bool:
+def _have_all_rows(files: pa.Table) -> bool:
     """Return whether all files are Parquet files without deleted rows."""
     if FILE_FORMAT in files.column_names and not pc.all(pc.equal(files[FILE_FORMAT], PARQUET), min_count=0).as_py():
         return False
-    if "deletes" in files.column_names and pc.any(pc.greater(pc.list_value_length(files["deletes"]), 0)).as_py():
-        # There are deleted rows; no need to read which ones.
-        return False
-    return not source.read_deleted_rows(source.storage, files)
+    return not has_deleted_rows(files).any()
 
 
 def _find_physical_names(schema: FileSchema, asked: NativeScanColumns, location: str) -> tuple[str, ...] | None:
@@ -285,10 +291,10 @@ def _find_physical_names(schema: FileSchema, asked: NativeScanColumns, location:
         return None
     if asked.names is None:
         return tuple(asked.schema.names) if _has_fields(schema, asked.schema) else None
-    found = asked.find_names(schema, location)
-    names = () if found is None else tuple(name for name in found if name is not None)
-    # A missing column may have a default other than NULL.
-    return names if len(names) == len(asked.schema) else None
+    found = asked.find_fields(schema, location) or {}
+    # A missing column may have a default other than NULL. Fields inside a struct keep the names of the file.
+    is_same = [each.name in found and found[each.name].type == each.type for each in asked.schema]
+    return tuple(found[name].name for name in asked.schema.names) if all(is_same) else None
 
 
 def _has_fields(schema: FileSchema, wanted: pa.Schema) -> bool:

@@ -2,12 +2,12 @@
 
 Reading order:
 
-- `engine`                        the interface to the layers below
+- `engine`                        the interface to the layers below; a scan as a DataFrame
 - `sessions`, `spark_types`       what differs between sessions; types of both sides
 - `jobs`, `worker`                planning in executors: the engine of `formats.jobs`, and what runs there
 - `columns`, `handler`            expressions as Columns; the `ExpressionHandler` of Spark
-- `dataframe`, `native_scan`      a scan as a DataFrame, read by Spark's own Parquet reader where that is right
-- `queries`, `protected_rows`     SQL on Spark, also under policies
-- `data_source`, `register`       `spark.read.format("tamis")`
+- `native_scan`                   scans whose files Spark's own Parquet reader reads
+- `queries`, `handle_frames`      SQL on Spark, also under policies; aggregates, sorts and limits of tables
+- `data_source`                   `spark.read.format("tamis")`
 - `files_dataframe`, `file_rows`  the files of a table as a cached DataFrame, and data skipping over it
 """

@@ -21,12 +21,11 @@ import pyarrow as pa
 from tamis import types
 from tamis.engines.spark.spark_types import to_metadata_type
 from tamis.errors import EvaluationError
-from tamis.expr.functions.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
-from tamis.expr.functions.table import COMPARISONS, find_function, is_instant, type_of
+from tamis.expr.functions.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, find_evaluation_type
+from tamis.expr.functions.table import find_function, find_pattern, is_comparison, is_instant, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold
-from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.expr.sql.printer import to_display_sql
-from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_text, type_name
+from tamis.types import count_decimal_digits, get_integer_range, is_bytes, is_number, is_text, type_name
 
 MAX_COMPARED_ITEMS = 64
 """Longer lists are searched by bisection."""
@@ -98,7 +97,7 @@ class ColumnCompiler:
 
     def _convert_instants(self, call: Call) -> list[Any] | None:
         """Return the operands of a comparison of an instant with constants, in Spark's storage type; else None."""
-        if self._instant is None or call.function not in (*COMPARISONS, "in"):
+        if self._instant is None or not (is_comparison(call) or call.function == "in"):
             return None
         columns = [arg for arg in call.args[:2] if isinstance(arg, Column)]
         constants = [arg for arg in call.args if isinstance(arg, Literal)]
@@ -199,15 +198,12 @@ class ColumnCompiler:
     # --- Text -----------------------------------------------------------------------------------------------------
 
     def like(self, call: Call, values: list[Any]) -> Any:
-        match call.args[1:]:
-            case (Literal(value=str() as text), *escape) if all(isinstance(mark, Literal) for mark in escape):
-                mark = escape[0].value if escape and isinstance(escape[0], Literal) else DEFAULT_ESCAPE
-            case _:
-                raise make_unsupported_error(call)
+        pattern = find_pattern(call)
+        if pattern is None:
+            raise make_unsupported_error(call)
         # Spark rejects unnecessary escape characters, so the pattern is escaped again.
-        parts = parse_like(text, mark).parts
-        pattern = "".join(_escape(part) if isinstance(part, str) else part.sign for part in parts)
-        return self._f.like(values[0], self._f.lit(pattern))
+        escaped = "".join(_escape(part) if isinstance(part, str) else part.sign for part in pattern.parts)
+        return self._f.like(values[0], self._f.lit(escaped))
 
     def substring(self, call: Call, values: list[Any]) -> Any:
         match call.args[1:]:
@@ -230,7 +226,7 @@ class ColumnCompiler:
             return {"+": left + right, "-": left - right, "*": left * right}[call.function]
         combine = {"+": self._f.try_add, "-": self._f.try_subtract, "*": self._f.try_multiply}[call.function]
         if pa.types.is_decimal(result):
-            digits = [decimal_digits(data_type) for data_type in operands]
+            digits = [count_decimal_digits(data_type) for data_type in operands]
             return combine(*(value.cast(f"decimal({p},{s})") for value, (p, s) in zip(values, digits, strict=True)))
         return _Fallible(combine(*(value.cast("bigint") for value in values)))
 
@@ -331,7 +327,7 @@ class ColumnCompiler:
         stored = to_metadata_type(target)
         if not pa.types.is_integer(target) or stored is None:
             raise make_unsupported_error(call)
-        smallest, largest = integer_range(target)
+        smallest, largest = get_integer_range(target)
         whole = f.when(text.rlike(r"\A[+-]?[0-9]{1,38}\z"), text.try_cast("decimal(38,0)"))
         fits = (whole >= f.lit(str(smallest)).cast("decimal(38,0)")) & (
             whole <= f.lit(str(largest)).cast("decimal(38,0)")
@@ -367,7 +363,7 @@ def _escape(character: str) -> str:
 
 
 def _to_evaluation_type(data_type: pa.DataType | None) -> pa.DataType | None:
-    return None if data_type is None else evaluation_type(data_type)
+    return None if data_type is None else find_evaluation_type(data_type)
 
 
 def _is_void(expr: Expr) -> bool:
@@ -421,7 +417,7 @@ class Constants:
 
     def column(self, literal: Literal) -> Any:
         """Return a constant in the type of metadata."""
-        f, value, data_type = self._f, literal.value, evaluation_type(literal.type)
+        f, value, data_type = self._f, literal.value, find_evaluation_type(literal.type)
         if pa.types.is_null(data_type):
             return f.lit(None)
         if pa.types.is_interval(data_type):
@@ -458,7 +454,7 @@ class Constants:
 
         Spark would need minutes to analyse a Column for each of a hundred thousand items.
         """
-        f, data_type, target = self._f, evaluation_type(items[0].type), _to_metadata_type(items[0])
+        f, data_type, target = self._f, find_evaluation_type(items[0].type), _to_metadata_type(items[0])
         values = [item.value for item in items]
         if is_text(data_type):
             return self._make_array(values, "string"), lambda item: item
@@ -493,7 +489,7 @@ def to_microseconds(literal: Literal) -> int:
 
 
 def _to_metadata_type(literal: Literal) -> pa.DataType:
-    target = to_metadata_type(evaluation_type(literal.type))
+    target = to_metadata_type(find_evaluation_type(literal.type))
     if target is None:
         raise EvaluationError(f"Spark does not support constants of type {type_name(literal.type)}")
     return target

@@ -9,9 +9,15 @@ versions of Spark also push limits and columns; until then a schema given by the
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
+import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,13 +25,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from tamis.engines.spark.handler import quote_name
+from tamis.engines.spark.sessions import check_session, translate_errors
 from tamis.engines.spark.spark_types import convert_rows, to_requested_schema, to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import read_packed, serialize_reader, serialize_task_groups
-from tamis.errors import ExpressionError, InvalidArgument, TamisError
+from tamis.errors import ExpressionError, InvalidArgument, TamisError, suggest_arguments
 from tamis.expr.bind import bind
-from tamis.expr.functions.table import FUNCTIONS
+from tamis.expr.functions.table import find_foreign_function
 from tamis.expr.literals import literal
-from tamis.expr.nodes import FALSE, Call, Column, Expr, not_
+from tamis.expr.nodes import FALSE, Call, Name, Unbound, not_
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
 from tamis.formats.open_source import open_source
@@ -85,6 +92,24 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
         return StructType.fromJson(json.loads(self.schema_text))
 
 
+class NoRows(DataSource):  # type: ignore[misc]
+    """A source without rows, whose size Spark does not know: see `sessions.hide_size`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tamis_no_rows"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return NoRowsReader()
+
+
+class NoRowsReader(DataSourceReader):  # type: ignore[misc]
+    """Reads nothing."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from ()
+
+
 class PushdownReader(PlainReader):
     """Accepts each of Spark's filters that the table supports: for a single query."""
 
@@ -114,7 +139,7 @@ class PushdownReader(PlainReader):
             return required
 
 
-def _can_bind(expression: Expr, table: TableSource) -> bool:
+def _can_bind(expression: Unbound, table: TableSource) -> bool:
     try:
         bind(expression, table.schema, table.name)
     except ExpressionError:
@@ -320,16 +345,16 @@ def _select_prefixed(given: Mapping[str, Any], start: str) -> tuple[tuple[str, s
 # one of these. Their semantics are the same as here, including NULL and NaN.
 
 
-def expression_from_filter(given: Any) -> Expr | None:
+def expression_from_filter(given: Any) -> Unbound | None:
     """Return the expression of a filter of `pyspark.sql.datasource`; None if it is unsupported."""
     kind = type(given).__name__
     if kind == "Not":
         inner = expression_from_filter(given.child)
         return None if inner is None else not_(inner)
-    known = next((each for each in FUNCTIONS.values() if kind in each.classes), None)
+    known = find_foreign_function(kind, lambda row: row.classes)
     if known is None and kind != "In":
         return None
-    column = Column(tuple(given.attribute), exact=True)
+    column = Name(tuple(given.attribute), exact=True)
     if known is not None and known.most == 1:
         return Call(known.name, (column,))
     try:
@@ -339,3 +364,76 @@ def expression_from_filter(given: Any) -> Expr | None:
     if known is None:
         return Call("in", (column, *items)) if items else FALSE
     return Call(known.name, (column, *items))
+
+
+# --- Register -------------------------------------------------------------------------------------------------------
+#
+# Register the data source `tamis` in a Spark session.
+
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+logger = logging.getLogger("tamis")
+
+
+@suggest_arguments("tamis.spark.register")
+def register(spark: Any) -> None:
+    """Enable `spark.read.format("tamis")` and `CREATE TEMPORARY VIEW … USING tamis` in a classic or Connect session.
+
+    It sets `spark.sql.python.filterPushdown.enabled`, which the option `pushdown` needs. If this setting cannot be
+    changed, only the option `filter` prunes files.
+    """
+    check_session(spark)
+    from pyspark.errors import PySparkException
+
+    # Imported lazily: only the data source needs PySpark at import time.
+    from tamis.engines.spark import data_source as sources
+
+    try:
+        spark.conf.set(PUSHDOWN, "true")
+    except PySparkException as error:
+        logger.warning("cannot set %s, so the option pushdown of tamis does not work: %s", PUSHDOWN, error)
+    with translate_errors("tamis: register the data source"):
+        spark.dataSource.register(sources.TamisDataSource)
+
+
+# --- Ship Tamis to the workers of a Spark session, if it is not installed there ---------------------------------------
+
+PACKAGE = Path(__file__).parents[2]
+
+_FIXED_DATE = (1980, 1, 1, 0, 0, 0)
+"""The modification time of all zip entries, so that the same files result in the same bytes."""
+
+
+@suggest_arguments("tamis.spark.ship")
+def ship(spark: Any) -> str:
+    """Send this version of Tamis to the workers of a session, and return the name of the artifact.
+
+    It ships Python code only: pyarrow, numpy, duckdb, sqlglot, pyroaring and xxhash must be installed on the workers.
+    Sending the same version again costs nothing.
+    """
+    check_session(spark)
+    path = write_package(Path(_create_directory().name))
+    with translate_errors(f"tamis: send {path.name}"):
+        spark.addArtifacts(str(path), pyfile=True)
+    return path.name
+
+
+@cache
+def _create_directory() -> tempfile.TemporaryDirectory[str]:
+    """Create a directory that lasts until this process ends: executors of a classic session fetch the file on start."""
+    return tempfile.TemporaryDirectory(prefix="tamis-")
+
+
+def write_package(folder: Path) -> Path:
+    """Write the package as a zip file, named after a hash of its content, unless it exists; return its path."""
+    files = sorted(path for path in PACKAGE.rglob("*") if path.suffix == ".py" or path.name == "py.typed")
+    content = [(f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}", path.read_bytes()) for path in files]
+    digest = hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+    path = folder / f"tamis-{digest}.zip"
+    if path.exists():
+        return path
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content:
+            archive.writestr(zipfile.ZipInfo(name, _FIXED_DATE), data, zipfile.ZIP_DEFLATED)
+    return path

@@ -2,41 +2,250 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import tzinfo
-from typing import Any
+from functools import reduce
+from typing import Any, Protocol
 
-from tamis.engines.spark.dataframe import ScanRequest, build_frame
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
 from tamis.engines.spark.files_dataframe import FilesDataFrame
-from tamis.engines.spark.queries import (
-    build_frame as query_dataframe,
-)
-from tamis.engines.spark.queries import (
-    build_text_frame as make_text_dataframe,
+from tamis.engines.spark.handler import quote_name
+from tamis.engines.spark.jobs import SparkEngine
+from tamis.engines.spark.native_scan import (
+    NOT_READABLE,
+    NativeFiles,
+    NativeScan,
+    PhysicalFields,
+    can_scan_natively,
+    estimate_bitmap_bytes,
+    find_native_files,
+    make_bitmap_rows,
 )
 from tamis.engines.spark.queries import (
     check_query,
     find_time_zone,
     is_ansi,
+    make_query_dataframe,
+    make_text_dataframe,
 )
-from tamis.formats.source import TableSource
+from tamis.engines.spark.sessions import check_session, is_connect, translate_errors
+from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
+from tamis.engines.spark.worker import build_arrow_frame
+from tamis.errors import InvalidArgument, to_one_line
+from tamis.formats.source import FileListing, TableSource, has_deleted_rows
 from tamis.io.listing import check_unchanged
+from tamis.scan.planning.plan import PlannedFiles
 from tamis.scan.planning.projection import reject_unsupported_types
 from tamis.scan.planning.scan_planner import ScanPlanner
+from tamis.scan.reading.task_reader import TaskReader
+from tamis.skipping.predicate import is_partition_text
+
+# --- Dataframe ------------------------------------------------------------------------------------------------------
+#
+# A scan as a lazy DataFrame: a union of native scans and Arrow tasks over the files that remain after pruning.
+#
+# | files                                                              | read by                                     |
+# |--------------------------------------------------------------------|---------------------------------------------|
+# | that match the table's schema                                      | a native scan (Spark's own Parquet reader)  |
+# | with rows that are deleted by position                             | the same, anti-joined with their positions  |
+# | with other names or narrower types                                 | the same, with casts                        |
+# | with rows that are deleted by value, defaults, types or functions  | Arrow tasks: `tamis.engines.spark.worker`   |
+# | that Spark does not support; very selective filters; many small    |                                             |
+# | files; files of other types                                        |                                             |
+#
+# Files and partitions are pruned when the DataFrame is created. Nothing is read before Spark computes rows.
+
+
+logger = logging.getLogger("tamis")
+
+AUTO, SPARK, ARROW = "auto", "spark", "arrow"
+READERS = (AUTO, SPARK, ARROW)
+
+SAMPLED = 8
+"""The page indexes of this many files are read first, to decide whether to read the page indexes of all files."""
+
+
+class Planner(Protocol):
+    """Plans files down to their pages, or only to their row groups."""
+
+    def __call__(self, listing: FileListing, *, to_pages: bool = True) -> PlannedFiles: ...
+
+
+@dataclass(frozen=True)
+class ScanRequest:
+    """The files and columns that a scan needs, and a function that plans its files further."""
+
+    source: TableSource
+    reader: TaskReader
+    listing: FileListing
+    limit: int | None
+    plan: Planner
+
+
+def build_frame(spark: Any, wanted: ScanRequest, reader: str = AUTO) -> Any:
+    """Return the DataFrame of a scan. `reader` is `spark`, `arrow`, or `auto` to choose for each file."""
+    check_session(spark)
+    if reader not in READERS:
+        raise InvalidArgument(f"no reader {reader!r}. Readers: {', '.join(READERS)}")
+    with translate_errors(f"tamis: read {wanted.source.name}"):
+        return _build_frame(spark, wanted, reader)
+
+
+def _build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
+    schema = to_spark_schema(to_row_schema(wanted.reader.output_schema))
+    own = NativeScan(spark, wanted.source, wanted.reader.predicate, wanted.reader.projection)
+    for_spark, for_tasks = _assign_files(spark, wanted, own, reader)
+    frames = []
+    for listing, stored, deleted in for_spark:
+        frames.append(own.frame(listing, stored, deleted))
+    tasks = [task for planned in for_tasks for task in planned.tasks()]
+    if tasks:
+        frames.append(build_arrow_frame(spark, wanted.reader, tasks, f"tamis: read {wanted.source.name}"))
+    if not frames:
+        return spark.createDataFrame([], schema)
+    found = reduce(lambda one, other: one.unionAll(other), frames)
+    if is_connect(spark):
+        # It analyses lazily: a file that is gone is an error now.
+        _ = found.columns
+    # Spark's limits are 32-bit integers.
+    return found if wanted.limit is None or wanted.limit >= 2**31 else found.limit(wanted.limit)
+
+
+def _assign_files(
+    spark: Any, wanted: ScanRequest, own: NativeScan, reader: str
+) -> tuple[list[tuple[FileListing, PhysicalFields, pa.Table | None]], list[PlannedFiles]]:
+    """Return the files for native scans, with their physical fields and deleted rows, and the plans of others."""
+    listing, scan = wanted.listing, wanted.reader
+    tested = (column.path for column in scan.predicate.columns if not is_partition_text(column.path[0]))
+    needed = (*scan.projection, *tested)
+    readable = NativeFiles.none(listing.files.num_rows)
+    is_for_spark = reader == SPARK or (reader == AUTO and not _has_many_small_files(wanted))
+    if is_for_spark and can_scan_natively(spark, wanted.source, needed) and own.can_test():
+        readable = find_native_files(wanted.source, listing.files, needed, SparkEngine(spark))
+    readable, deleted = _find_deleted_rows(wanted, own, readable)
+    for_spark = np.flatnonzero(readable.field_set >= 0)
+    others = listing.take(np.flatnonzero(readable.field_set < 0))
+    planned = [wanted.plan(others)] if others.files.num_rows else []
+    if reader == AUTO and _may_be_selective(wanted, listing.take(for_spark)):
+        left, in_pages = _plan_selective(wanted, listing.take(for_spark))
+        if in_pages is not None:
+            return [], [*planned, in_pages]
+        for_spark = for_spark[left]
+    groups: list[tuple[FileListing, PhysicalFields, pa.Table | None]] = []
+    for number, stored in enumerate(readable.fields):
+        chosen = for_spark[readable.field_set[for_spark] == number]
+        has_deletes = np.isin(chosen, list(deleted))
+        for files, is_deleted in ((chosen[~has_deletes], False), (chosen[has_deletes], True)):
+            if len(files):
+                rows = make_bitmap_rows([deleted[file] for file in files.tolist()]) if is_deleted else None
+                groups.append((listing.take(files), stored, rows))
+    return groups, planned
+
+
+def _find_deleted_rows(
+    wanted: ScanRequest, own: NativeScan, readable: NativeFiles
+) -> tuple[NativeFiles, dict[int, tuple[str, BitMap64]]]:
+    """Return the files for native scans, and the deleted rows of these files by their numbers in the listing.
+
+    With too many deleted rows, no native scan reads such files.
+    """
+    has_deletes = np.flatnonzero(has_deleted_rows(wanted.listing.files) & (readable.field_set >= 0))
+    if not len(has_deletes):
+        return readable, {}
+    listing = wanted.listing.take(has_deletes)
+    storage = wanted.source.storage
+    found = wanted.source.read_deleted_rows(storage, listing.files)
+    if sum(map(estimate_bitmap_bytes, found.values())) > storage.tuning.spark_max_deletion_bytes:
+        field_set = readable.field_set.copy()
+        field_set[has_deletes] = NOT_READABLE
+        return replace(readable, field_set=field_set), {}
+    keys = own.list_file_keys(listing)
+    return readable, {int(has_deletes[index]): (keys[index].as_py(), rows) for index, rows in found.items() if rows}
+
+
+def _plan_selective(wanted: ScanRequest, listing: FileListing) -> tuple[npt.NDArray[np.int64], PlannedFiles | None]:
+    """Return the positions of files with remaining row groups, and a page-level plan if the filter is selective."""
+    groups = wanted.plan(listing, to_pages=False).row_groups
+    left, first = np.unique(groups.units.file, return_index=True)
+    if not len(left):
+        return left, None
+    tuning = wanted.source.storage.tuning
+    files = listing.take(left)
+    bytes_left = np.add.reduceat(groups.units.bytes, first)
+    # A native scan skips row groups, too.
+    narrow = tuning.spark_page_max_share * bytes_left.sum()
+    if bytes_left.sum() < tuning.spark_page_min_bytes:
+        return left, None
+    if len(left) > SAMPLED:
+        sample = np.linspace(0, len(left) - 1, SAMPLED).astype(np.int64)
+        in_pages = int(wanted.plan(files.take(sample)).row_groups.units.bytes.sum())
+        # The plan of all files then shows whether the filter is as selective everywhere.
+        if in_pages * bytes_left.sum() > 2 * narrow * max(1, bytes_left[sample].sum()):
+            return left, None
+    planned = wanted.plan(files)
+    return left, planned if int(planned.row_groups.units.bytes.sum()) <= narrow else None
+
+
+def _has_many_small_files(wanted: ScanRequest) -> bool:
+    sizes = wanted.listing.files["size"]
+    tuning, is_local = wanted.source.storage.tuning, wanted.source.storage.is_local
+    small = tuning.spark_small_local_file_bytes if is_local else tuning.spark_small_file_bytes
+    return bool(len(sizes) > tuning.spark_few_files and (pc.sum(sizes).as_py() or 0) < small * len(sizes))
+
+
+def _may_be_selective(wanted: ScanRequest, listing: FileListing) -> bool:
+    tested = {column.path[0] for column in wanted.reader.predicate.columns}
+    is_tested = bool(tested - set(listing.partitions.column_names))
+    size = pc.sum(listing.files["size"]).as_py() or 0
+    tuning = wanted.source.storage.tuning
+    has_few_footers = 0 < listing.files.num_rows <= tuning.spark_max_footers
+    return is_tested and has_few_footers and size >= tuning.spark_page_min_bytes
+
 
 __all__ = [
     "check_query",
+    "find_frame_schema",
+    "find_table",
     "get_settings",
     "make_dataframe",
     "make_files_dataframe",
     "make_text_dataframe",
-    "query_dataframe",
+    "make_query_dataframe",
 ]
 
 
 def get_settings(spark: Any) -> tuple[tzinfo, bool]:
     """Return the time zone of a Spark session, and whether it is in ANSI mode."""
     return find_time_zone(spark), is_ansi(spark)
+
+
+def find_frame_schema(frame: Any) -> pa.Schema | None:
+    """Return the columns of a Spark DataFrame in Arrow's types; None for any other object."""
+    if not type(frame).__module__.startswith("pyspark.sql"):
+        return None
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema, timezone="UTC")
+
+
+def find_table(spark: Any, parts: Sequence[str]) -> Any | None:
+    """Return a view or table of the Spark session as a DataFrame; None if Spark has no table of this name."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    name = ".".join(map(quote_name, parts))
+    try:
+        return spark.table(name) if spark.catalog.tableExists(name) else None
+    except (AnalysisException, ParseException) as error:
+        # Its first part is no catalog of the session, or it has more parts than a name may have.
+        logger.debug("Spark cannot resolve %s: %s", name, to_one_line(error))
+        return None
 
 
 def make_files_dataframe(spark: Any, source: TableSource, columns: Sequence[str] | None) -> FilesDataFrame:

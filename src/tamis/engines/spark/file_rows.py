@@ -4,7 +4,7 @@
 |-------------------|--------------------------------------------------------------------------------------------|
 | `path`            | as in the log or the listing                                                               |
 | `size`            | bytes                                                                                      |
-| `modified_ns`     | modification time; NULL if the format does not record it                                   |
+| `modified`        | modification time; NULL if the format does not record it                                   |
 | `num_records`     | rows, including deleted ones; NULL if unknown                                              |
 | `logical_rows`    | rows after deletes                                                                         |
 | `deletion_vector` | the descriptor of the deletion vector                                                      |
@@ -29,6 +29,8 @@ from tamis.engines.spark.spark_types import convert_metadata, to_metadata_type
 from tamis.engines.spark.worker import error_to_bytes
 from tamis.errors import TamisError
 from tamis.expr.nodes import Column
+from tamis.expr.wire.expression_json import schema_from_text, schema_to_text
+from tamis.formats.constants import read_partitions
 from tamis.formats.file_rows import (
     DELETION_VECTOR,
     KEY,
@@ -36,23 +38,27 @@ from tamis.formats.file_rows import (
     FilesWithStatistics,
     columns_to_json,
     read_columns,
-    schema_from_text,
-    schema_to_text,
 )
 from tamis.formats.jobs import Arguments, find_function, read_table
-from tamis.index.file_aggregate import FileAggregator
+from tamis.formats.source import MODIFIED, read_modified
+from tamis.index.collect import FileAggregator
 from tamis.index.spec import IndexedColumn
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.footer import Footer, load_footer
-from tamis.parquet.footer.statistics import collect_column_metadata, group_similar_footers, row_counts
+from tamis.parquet.footer.statistics import collect_metadata, list_row_counts
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 
 PARQUET_FILES = "tamis.engines.spark.file_rows:read_parquet_footers"
 
 KINDS = ("lower", "upper", "null_count", "nan_count")
+LISTED = "modified_ns"
+"""The column with the time of a listed file, by which a replaced file is noticed."""
+
 ERROR = "error"
-"""The column with the error of a failed task, or of a file. It is internal, as `KEY` is: the public DataFrame has
-neither."""
+"""The column with the error of a failed task, or of a file."""
+
+INTERNAL = (KEY, LISTED, ERROR)
+"""Columns that the public DataFrame does not have."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class FileLayout:
         fields: list[tuple[str, pa.DataType]] = [
             ("path", types.STRING),
             ("size", types.LONG),
-            ("modified_ns", types.LONG),
+            ("modified", MODIFIED),
             ("num_records", types.LONG),
             ("logical_rows", types.LONG),
             ("deletion_vector", DELETION_VECTOR),
@@ -104,7 +110,7 @@ class FileLayout:
             structs[kind] = [(field, self._type(kind, by_name[name])) for name, field in self.fields(kind).items()]
         # Spark does not support structs without fields.
         fields += [(name, pa.struct(inner)) for name, inner in structs.items() if inner]
-        return pa.schema([*fields, (KEY, types.BINARY), (ERROR, types.BINARY)])
+        return pa.schema([*fields, (LISTED, types.LONG), (KEY, types.BINARY), (ERROR, types.BINARY)])
 
     def batch(self, found: FilesWithStatistics) -> pa.RecordBatch:
         """Return rows of files."""
@@ -119,6 +125,8 @@ class FileLayout:
             elif each.name in KINDS:
                 inner[each.name] = _make_struct(each.type, statistics, self.fields(each.name), count)
         known = {**found.files, **inner}
+        if LISTED in found.files:
+            known["modified"] = read_modified(pa.table({LISTED: found.files[LISTED]})).combine_chunks()
         if found.errors:
             errors = {row: error_to_bytes(error) for row, error in found.errors.items()}
             known[ERROR] = pa.array([errors.get(row) for row in range(count)], types.BINARY)
@@ -199,33 +207,20 @@ def parse_layout(arguments: Arguments) -> FileLayout:
 
 
 def read_parquet_footers(arguments: Arguments, item: bytes) -> Iterator[FilesWithStatistics]:
-    """Yield files with the statistics of their footers.
-
-    The item has the columns `path`, `size`, `modified_ns`, then partition values under their numbers.
-    """
+    """Yield files with the statistics of their footers; the item has `path`, `size`, `modified_ns` and constants."""
     storage, layout, given = arguments.storage, arguments.memoise(parse_layout), read_table(item)
     files = {name: given[name].combine_chunks() for name in ("path", "size", "modified_ns")}
     wanted = zip(*(array.to_pylist() for array in files.values()), strict=True)
     patience = LOCAL_SOLO_SECONDS if storage.is_local else 0.0
     footers = run_in_threads(lambda file: load_footer(storage, *file)[0], wanted, storage.threads, patience=patience)
-    partitions = pa.table(given.columns[3:], names=layout.partitions.names)
     statistics = _collect_statistics(list(footers), layout.columns)
     rows = statistics[ROW_COUNT.name]
-    yield FilesWithStatistics({**files, "num_records": rows, "logical_rows": rows}, statistics, partitions)
+    yield FilesWithStatistics({**files, "num_records": rows, "logical_rows": rows}, statistics, read_partitions(given))
 
 
 def _collect_statistics(footers: Sequence[Footer], columns: Sequence[Column]) -> dict[str, pa.Array]:
     """Return the statistics of whole files, aggregated from their footers."""
-    groups = {ROW_COUNT.name: pa.array([count for footer in footers for count in row_counts(footer)], types.LONG)}
-    alike = group_similar_footers(footers)
-    counts = [sum(footer.metadata.num_row_groups for footer in each) for each in alike]
-    for column in columns:
-        found = [
-            collect_column_metadata(each, column, each[0].schema.find(column.path) or column.path) for each in alike
-        ]
-        for name in {name: None for each in found for name in each}:
-            kind = next(each[name].type for each in found if name in each)
-            arrays = [each.get(name, pa.nulls(count, kind)) for each, count in zip(found, counts, strict=True)]
-            groups[name] = pa.concat_arrays(arrays)
+    groups = {ROW_COUNT.name: pa.array([count for footer in footers for count in list_row_counts(footer)], types.LONG)}
+    groups |= collect_metadata(footers, columns)
     of_files = FileAggregator(np.array([footer.metadata.num_row_groups for footer in footers], np.int64))
     return of_files.aggregate(groups, tuple(IndexedColumn(column.path, column.path, column.type) for column in columns))

@@ -26,20 +26,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.engines.spark.file_rows import ERROR, KINDS, PARQUET_FILES, FileLayout, FileRowsRunner
+from tamis.engines.spark.file_rows import ERROR, INTERNAL, KINDS, PARQUET_FILES, FileLayout, FileRowsRunner
 from tamis.engines.spark.handler import SparkExpressionHandler, quote_name
 from tamis.engines.spark.jobs import balance_tasks, name_jobs
-from tamis.engines.spark.sessions import check_session, import_functions, is_stopped, make_observation, translate_errors
+from tamis.engines.spark.sessions import (
+    check_session,
+    import_functions,
+    is_connect,
+    is_stopped,
+    make_observation,
+    translate_errors,
+)
 from tamis.engines.spark.spark_types import to_spark_schema
 from tamis.engines.spark.worker import error_from_bytes
 from tamis.errors import EvaluationError, InvalidArgument, format_count, make_argument_error, suggest_method_arguments
 from tamis.expr.builder import split_name
 from tamis.expr.names import resolve
-from tamis.expr.nodes import TRUE, Column, find_columns
+from tamis.expr.nodes import TRUE, Column, Name, find_columns
+from tamis.formats.constants import add_partitions, list_constants
 from tamis.formats.file_funnel import DATA, LIMIT, SKIPPING_NOTES, Sizes, choose_skipping, find_files_for_limit
 from tamis.formats.file_rows import KEY, FileRowsReader, HasFileRows, ListsFileRows
 from tamis.formats.jobs import Item, storage_to_arguments
-from tamis.formats.source import LEVELS, FileListing, TableSource, Versioned, make_table_predicate, name_state
+from tamis.formats.source import LEVELS, MODIFIED, FileListing, TableSource, Versioned, make_table_predicate, name_state
 from tamis.parquet.footer.leaves import list_flat_paths
 from tamis.scan.planning.plan import describe_files
 from tamis.scan.planning.scan_planner import check_levels, check_limit
@@ -123,7 +131,7 @@ class _CachedRows:
     lock: Lock = field(default_factory=Lock)
 
     def is_of(self, source: TableSource) -> bool:
-        """Whether these are the rows of a table in the same state."""
+        """Return whether these are the rows of a table in the same state."""
         mine = self.source
         return mine is source or (isinstance(mine, Versioned) and mine.is_same_state(source))
 
@@ -191,6 +199,7 @@ class FilesDataFrame:
             cached.name = _create_view(spark, self._read_files(), source)
             undo.callback(self._drop_view, cached)
             spark.catalog.cacheTable(quote_name(cached.name))
+            _name_cached_rows(spark, cached.name)
             self._raise_failure(cached.name)
             undo.pop_all()
 
@@ -210,7 +219,7 @@ class FilesDataFrame:
         # Cached rows may be evicted and read again, and then reading may fail.
         broken = f.raise_error(f.lit(f"cannot read the files of {self._source.name} again: create the DataFrame again"))
         is_read = f.when(f.col(ERROR).isNull(), f.lit(True)).otherwise(broken.cast("boolean"))
-        return self._get_table().where(is_read).drop(KEY, ERROR)
+        return self._get_table().where(is_read).drop(*INTERNAL)
 
     def _get_table(self) -> Any:
         check_session(self._spark)
@@ -264,7 +273,7 @@ class FilesDataFrame:
         if not isinstance(self._source, ListsFileRows) or not self._has_all_partitions:
             return None
         found = self._find_files(predicate, levels, limit)
-        return None if found.unused else self._make_listing(found, predicate)
+        return None if found.unused else self._list_rows(found, predicate)
 
     def _raise_failure(self, name: str) -> None:
         """Raise the first error of an executor, if there is one."""
@@ -319,10 +328,7 @@ class FilesDataFrame:
 
     def _from_footers(self) -> Any:
         listing = self._source.list_files(Predicate(TRUE), LEVELS).require(self._source.partition_columns)
-        columns = [listing.files[name] for name in ("path", "size", "modified_ns")]
-        values = listing.partitions.columns
-        names = ["path", "size", "modified_ns", *(str(number) for number in range(len(values)))]
-        table = pa.table([*columns, *values], names=names)
+        table = listing.files.select(["path", "size", "modified_ns", *list_constants(listing.files.column_names)])
         items = [
             Item.from_table(table.slice(start, FOOTERS_PER_CALL), FOOTERS_PER_CALL)
             for start in range(0, table.num_rows, FOOTERS_PER_CALL)
@@ -385,7 +391,8 @@ class FilesDataFrame:
                 outcomes["files"] += (ConjunctOutcome(f"limit {limit}", left.files - rows.num_rows, None),)
             left = _measure(rows)
         reports = self._make_reports(skipping, levels, (total, between, left), outcomes, predicate)
-        return _FoundFiles(rows, skipping, total, between, left, steps.unused, reports)
+        unused = tuple(dict.fromkeys(predicate.labels.get(text, text) for text in steps.unused))
+        return _FoundFiles(rows, skipping, total, between, left, unused, reports)
 
     def _select_allowed(
         self, rows: pa.Table, allowed: FileListing, predicate: Predicate, compares_text: npt.NDArray[np.bool_]
@@ -436,7 +443,10 @@ class FilesDataFrame:
         sizes = make_observation(self._spark)
         measures = [each for name, kept in stages.items() for each in self._measure_files(name, kept)]
         failed = f.count(ERROR).alias(_FAILED)
-        frame = self._get_table().drop(KEY).observe(sizes, *measures, *steps.measures, failed)
+        needs_keys = isinstance(self._source, ListsFileRows) and self._source.needs_keys
+        frame = (
+            self._get_table().drop(*(() if needs_keys else (KEY,))).observe(sizes, *measures, *steps.measures, failed)
+        )
         # Spark would optimize away a frame with a constant FALSE filter, and lose the observed metrics.
         never = f.col("size") < f.lit(-1)
         is_left = stages["statistics"] if is_wanted is None else stages["statistics"] & is_wanted
@@ -517,29 +527,39 @@ class FilesDataFrame:
 
     @property
     def _has_all_partitions(self) -> bool:
-        """Whether the rows have the values of all partition columns: those of some types are left out."""
+        """Return whether the rows have the values of all partition columns: those of some types are left out."""
         return len(self.layout.partition_fields) == len(self.layout.partitions)
+
+    def _list_rows(self, found: _FoundFiles, predicate: Predicate) -> FileListing | None:
+        """Return the files as a listing; None if scans need more of these files than their rows have."""
+        source = self._source
+        if not isinstance(source, ListsFileRows) or not self._has_all_partitions:
+            return None
+        listing = source.list_file_rows(add_partitions(found.rows, self._read_partitions(found.rows)))
+        if listing is None:
+            return None
+        matched = np.asarray(found.rows[_MATCHED].combine_chunks())
+        return replace(
+            listing, levels=found.levels, matched=np.repeat(matched[:, None], len(predicate.conjuncts), axis=1)
+        )
 
     def _make_listing(self, found: _FoundFiles, predicate: Predicate) -> FileListing:
         """Return the files as a listing for a scan."""
-        source = self._source
-        if isinstance(source, ListsFileRows) and self._has_all_partitions:
-            matched = np.asarray(found.rows[_MATCHED].combine_chunks())
-            listing = source.list_file_rows(found.rows, self._read_partitions(found.rows))
-            each = np.repeat(matched[:, None], len(predicate.conjuncts), axis=1)
-            return replace(listing, levels=found.levels, matched=each)
-        # Scans need more of these files, such as their deletes.
-        whole = source.list_files(predicate, _PARTITION_LEVELS, with_rows=True)
+        listing = self._list_rows(found, predicate)
+        if listing is not None:
+            return listing
+        whole = self._source.list_files(predicate, _PARTITION_LEVELS, with_rows=True)
         paths = self._describe_files(found.rows)["path"].combine_chunks()
         wanted = np.flatnonzero(np.asarray(pc.is_in(whole.files["path"], paths)))
         return replace(whole.take(wanted), levels=found.levels, matched=None)
 
     def _describe_files(self, found: pa.Table) -> pa.Table:
         """Return files in the layout of a plan."""
-        files = found.select(["path", "size", "num_records"])
+        files = found.select(["path", "size", "num_records", "modified"])
+        files = files.set_column(3, "modified", files["modified"].cast(MODIFIED))
         if self._file_rows is not None:
             files = self._file_rows.resolve_paths(files)
-        return describe_files(files, self._read_partitions(found))
+        return describe_files(add_partitions(files, self._read_partitions(found)))
 
     def _read_partitions(self, found: pa.Table) -> pa.Table:
         """Return the typed partition values of files."""
@@ -566,7 +586,7 @@ class _PruningSteps:
     @property
     def unused(self) -> tuple[str, ...]:
         """The conjuncts without an equivalent in Spark."""
-        return tuple(dict.fromkeys(text for _, text, reason in self._steps if reason == NO_EQUIVALENT))
+        return tuple(text for _, text, reason in self._steps if reason == NO_EQUIVALENT)
 
     def add(self, level: str, conjuncts: Sequence[Conjunct], known: Mapping[str, Any], if_unknown: str) -> None:
         """Add the conjuncts of a level, which has this metadata."""
@@ -640,9 +660,9 @@ def _resolve_columns(source: TableSource, columns: Sequence[str] | None) -> tupl
     if isinstance(columns, str):
         raise InvalidArgument(f"columns must be a list of names, as in [{columns!r}]")
     if columns is not None:
-        return tuple(resolve(Column(split_name(name)), source.schema, source.name, "columns") for name in columns)
+        return tuple(resolve(Name(split_name(name)), source.schema, source.name, "columns") for name in columns)
     own = [field for field in source.schema if field.name not in source.partition_columns]
-    found = [resolve(Column(path, exact=True), source.schema, source.name) for path in list_flat_paths(own)]
+    found = [resolve(Name(path, exact=True), source.schema, source.name) for path in list_flat_paths(own)]
     return tuple(column for column in found if column.type is not None and types.is_ordered(column.type))
 
 
@@ -675,6 +695,20 @@ def _create_view(spark: Any, frame: Any, source: TableSource) -> str:
                 raise
         else:
             return name
+
+
+def _name_cached_rows(spark: Any, name: str) -> None:
+    """Give the cached rows of a view its name, as Delta on Spark does, before they are read.
+
+    The storage page of Spark's UI shows it. Spark itself would name them `In-memory table <name>`, and does so on
+    Connect, which has no access to RDDs.
+    """
+    if is_connect(spark):
+        return
+    manager = spark._jsparkSession.sharedState().cacheManager()
+    found = manager.lookupCachedData(spark.table(quote_name(name))._jdf)
+    if found.isDefined():
+        found.get().cachedRepresentation().cacheBuilder().cachedColumnBuffers().setName(name)
 
 
 def _find_free_name(spark: Any, source: TableSource) -> str:

@@ -26,9 +26,9 @@ from tamis.engines.spark.spark_types import convert_metadata, to_metadata_type, 
 from tamis.errors import EvaluationError, InvalidArgument
 from tamis.expr.evaluate import Evaluator, has_kernel
 from tamis.expr.functions.table import type_of
-from tamis.expr.nodes import Call, Column, Expr, find_columns, transform, walk
+from tamis.expr.nodes import Call, Column, Expr, find_columns, replace_columns, walk
 from tamis.expr.sql.printer import to_sql
-from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
+from tamis.expr.wire.expression_json import bound_from_json, expression_to_json
 from tamis.formats.jobs import Arguments, Item, Job, read_table
 from tamis.skipping.handler import ArrowExpressionHandler, check_batch
 from tamis.types import type_name_with_article
@@ -55,9 +55,11 @@ class SparkExpressionHandler:
         self.functions = import_functions(spark)
 
     def create_selection_vector(self, booleans: Sequence[bool] | pa.BooleanArray) -> pa.BooleanArray:
+        """Return a selection vector: one boolean per row, without nulls."""
         return ArrowExpressionHandler().create_selection_vector(booleans)
 
     def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> SparkPredicateEvaluator:
+        """Return the evaluator of a predicate over batches with a schema."""
         return SparkPredicateEvaluator(self, schema, predicate)
 
     def compile(self, predicate: Expr, names: Mapping[str, Any] | Collection[str]) -> CompiledColumn:
@@ -85,7 +87,7 @@ class SparkExpressionHandler:
             _check_kernels(predicate)
         columns = [column for column in find_columns(predicate) if column.path[0] in known]
         renamed = {column: Column((str(number),), type=column.type) for number, column in enumerate(columns)}
-        own = transform(predicate, lambda node: renamed.get(node, node) if isinstance(node, Column) else node)
+        own = replace_columns(predicate, lambda column: renamed.get(column, column))
         evaluate = make_kernel_function(expression_to_json(own), [column.type for column in columns])
         # A UDF needs an argument.
         arguments = [read(column) for column in columns] or [functions.lit(0)]
@@ -119,13 +121,11 @@ class SparkPredicateEvaluator:
         if not all(_is_exact(_get_field_type(self._schema, path)) for path in self._names):
             return None
         # Columns get the types of the batch: a predicate that was built by hand may lack them.
-        return self._handler.compile(transform(self._predicate, self._rename), list(self._names.values()))
+        return self._handler.compile(replace_columns(self._predicate, self._rename), list(self._names.values()))
 
-    def _rename(self, node: Expr) -> Expr:
-        name = self._names.get(node.path) if isinstance(node, Column) else None
-        if not isinstance(node, Column) or name is None:
-            return node
-        return Column((name,), type=node.type or _get_field_type(self._schema, node.path))
+    def _rename(self, column: Column) -> Column:
+        name = self._names.get(column.path)
+        return column if name is None else Column((name,), column.type or _get_field_type(self._schema, column.path))
 
     def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
         """Return the selection of rows that were selected before and for which the predicate is TRUE."""
@@ -195,7 +195,7 @@ def evaluate_with_kernels(
     predicate: Any, data_types: Sequence[pa.DataType | None], columns: Sequence[pa.Array]
 ) -> pa.StructArray:
     """Return the value of a predicate for each row, NULL where it fails, and whether it fails there."""
-    evaluator = Evaluator(expression_from_json(predicate), absent_as_null=True)
+    evaluator = Evaluator(bound_from_json(predicate), absent_as_null=True)
 
     def evaluate(rows: pa.RecordBatch) -> list[pa.StructArray]:
         try:
@@ -229,16 +229,12 @@ def evaluate_batch(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch
 
 
 def _parse_predicate(arguments: Arguments) -> Expr:
-    return expression_from_json(arguments["predicate"])
+    return bound_from_json(arguments["predicate"])
 
 
 def _get_field_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
     """Return the type of a column or struct field; NULL if the field does not exist."""
-    found = schema.field(path[0]).type
-    for part in path[1:]:
-        if not pa.types.is_struct(found) or found.get_field_index(part) < 0:
-            return types.NULL
-        found = found.field(part).type
+    found = types.find_field_type(schema.field(path[0]).type, path[1:]) or types.NULL
     return found.value_type if pa.types.is_dictionary(found) else found
 
 

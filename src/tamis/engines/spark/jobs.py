@@ -40,7 +40,7 @@ logger = logging.getLogger("tamis")
 TASKS_PER_CORE = 4
 """The number of tasks for each core of the cluster: some take longer than their size suggests."""
 
-MOST_BYTES = 128 * 1024 * 1024
+MAX_BYTES = 128 * 1024 * 1024
 """A task reads at most this many bytes, if there are enough items to distribute."""
 
 _GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
@@ -94,7 +94,7 @@ class SparkEngine:
     def _run(self, job: Job, items: Sequence[Item], title: str) -> tuple[pa.Table, dict[str, int]]:
         """Run a job, and return the rows that the executors sent and the metrics."""
         total = sum(item.size for item in items)
-        most = self._most_tasks or max(TASKS_PER_CORE * self._parallelism, math.ceil(total / MOST_BYTES))
+        most = self._most_tasks or max(TASKS_PER_CORE * self._parallelism, math.ceil(total / MAX_BYTES))
         tasks = balance_tasks([item.size for item in items], most)
         given = pa.table(
             {

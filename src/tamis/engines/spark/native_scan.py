@@ -8,7 +8,7 @@ The second part of this module decides which files do, and finds their physical 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -18,15 +18,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from tamis import types
 from tamis.engines.spark.columns import EPOCH, ColumnCompiler, Constants, to_sql_type
 from tamis.engines.spark.handler import quote_name
 from tamis.engines.spark.sessions import import_functions, is_connect
 from tamis.engines.spark.spark_types import (
-    describe_null_error,
-    has_nested_requirement,
     to_row_schema,
+    to_row_type,
     to_spark_schema,
     to_spark_type,
 )
@@ -35,31 +35,22 @@ from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column, Expr, Literal, and_, find_columns
 from tamis.expr.sql.printer import to_display_sql
 from tamis.formats.jobs import Arguments, Engine, Item, Job, can_serialise, read_table, storage_to_arguments
-from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, HasStoredTypes, TableSource
+from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, HasStoredTypes, TableSource, has_equality_deletes
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
-from tamis.parquet.footer.field_names import ColumnMapping, MappedField
-from tamis.scan.planning.physical_names import NamesInFile, NativeScanColumns, find_columns_with_values
+from tamis.parquet.footer.field_names import ELEMENT, KEY, VALUE, ColumnMapping, MappedField
+from tamis.scan.planning.physical_names import (
+    FieldsInFile,
+    NativeScanColumns,
+    fields_from_bytes,
+    fields_to_bytes,
+    find_columns_with_values,
+)
 from tamis.scan.planning.projection import Path, narrow_schema
 from tamis.skipping.predicate import Predicate
 
 _SCHEMES = {"s3": "s3a"}
 """Spark's schemes for the object stores that it reads in the same way as Tamis."""
-
-_ZEROS = {
-    pa.bool_(): "false",
-    pa.int8(): "0Y",
-    pa.int16(): "0S",
-    pa.int32(): "0",
-    pa.int64(): "0L",
-    pa.float32(): "0.0F",
-    pa.float64(): "0.0D",
-    pa.string(): "''",
-    pa.binary(): "X''",
-    pa.date32(): "DATE'1970-01-01'",
-    types.TIMESTAMP: "TIMESTAMP'1970-01-01 00:00:00Z'",
-    types.TIMESTAMP_NTZ: EPOCH,
-}
 
 
 def can_scan_natively(spark: Any, source: TableSource, needed: Sequence[Path]) -> bool:
@@ -70,22 +61,10 @@ def can_scan_natively(spark: Any, source: TableSource, needed: Sequence[Path]) -
         return False  # Spark would not find a column whose case differs in a file
     if str(spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false")).lower() == "true":
         return False  # INT96 timestamps would shift by the session's time zone, except those written by Spark
-    if isinstance(source, HasStoredTypes) and source.has_changed_types:
-        return False
     if len({name.casefold() for name in source.schema.names}) < len(source.schema.names):
         return False  # columns that differ only by case are ambiguous for Spark
     schema = narrow_schema(source.schema, needed)
-    if has_nested_requirement(schema) or not all(_is_stored_alike(field.type) for field in schema):
-        return False
-    return all(field.nullable or _make_zero(field.type) is not None for field in to_row_schema(schema))
-
-
-def _make_zero(data_type: pa.DataType) -> str | None:
-    """Return a SQL constant of a type, which Spark knows is not NULL; None for unsupported types."""
-    if pa.types.is_decimal(data_type):
-        digits = f"0.{'0' * data_type.scale}" if data_type.scale else "0"
-        return f"CAST({digits}BD AS DECIMAL({data_type.precision},{data_type.scale}))"
-    return _ZEROS.get(data_type)
+    return all(_is_stored_alike(field.type) for field in schema)
 
 
 def _is_stored_alike(data_type: pa.DataType) -> bool:
@@ -122,33 +101,60 @@ class NativeScan:
         self._predicate = predicate
         self._projection = projection
 
-    def frame(self, listing: FileListing, names: PhysicalNames) -> Any:
-        """Return the matching rows of files with the physical column names `names`."""
+    def frame(self, listing: FileListing, stored: PhysicalFields, deleted: pa.Table | None = None) -> Any:
+        """Return the matching rows of files that store the columns as `stored` says, without deleted rows."""
         residual = self._find_residual(listing)
         tested = [column.path for column in find_columns(residual)] if residual is not None else []
         texts = [pa.field(column.name, column.type) for column in self._predicate.partition_texts]
         needed = narrow_schema(pa.schema([*self._source.schema, *texts]), (*self._projection, *tested))
         constants = {*self._source.partition_columns, *(field.name for field in texts)}
         partitions = [name for name in needed.names if name in constants]
+        # A struct has all fields that the filter and the projection need, in all files.
+        fields = [each if each.name in partitions else stored.schema.field(each.name) for each in needed]
+        needed = pa.schema(fields)
         of_files = to_row_schema(pa.schema([field for field in needed if field.name not in partitions]))
-        physical = {field.name: names.get(field.name, field.name) for field in of_files}
-        read = pa.schema([field.with_name(name) for field in of_files if (name := physical[field.name]) is not None])
-        frame = self._read(listing.files["path"].to_pylist(), read)
-        own = [self._to_logical_column(field, physical[field.name]) for field in of_files]
-        if partitions:
-            values = to_row_schema(narrow_schema(needed, [(name,) for name in partitions]))
+        read = to_row_schema(pa.schema([stored.fields[each.name] for each in of_files if each.name in stored.fields]))
+        paths = listing.files["path"].to_pylist()
+        own = (self._to_logical_column(field, stored.fields.get(field.name)) for field in of_files)
+        values = to_row_schema(narrow_schema(needed, [(name,) for name in partitions]))
+        base = find_base_path(listing, values, self._source.partition_columns) if partitions else None
+        frame = self._read(paths, pa.schema([*read, *values]) if base is not None else read, base)
+        if deleted is not None:
+            frame = self._leave_out(frame, deleted, listing)
+        if partitions and base is None:
             frame = self._add_partition_values(frame, own, listing, values)
-        elif any(name != column for column, name in physical.items()):
-            frame = frame.select(*own)
+        elif not read.equals(of_files):
+            frame = frame.select(*own, *(self._functions.col(quote_name(name)) for name in partitions))
         if residual is not None:
             frame = frame.where(self.condition(residual))
         return self._project(frame, needed)
 
-    def _to_logical_column(self, field: pa.Field, physical: str | None) -> Any:
-        """Return a column under its logical name; NULL if the files do not have it."""
-        if physical is None:
-            return self._functions.lit(None).cast(to_spark_type(field.type)).alias(field.name)
-        return self._functions.col(quote_name(physical)).alias(field.name)
+    def _leave_out(self, frame: Any, deleted: pa.Table, listing: FileListing) -> Any:
+        """Return the rows of files that are not deleted, by a join with their bitmaps: see `make_bitmap_rows`."""
+        functions = self._functions
+        named = _find_free_names(("file", "block", "words", "hash", "file of row", "row"), self._source)
+        file, block, words, hashed, path, row = (functions.col(quote_name(name)) for name in named)
+        bitmaps = self._spark.createDataFrame(deleted.rename_columns(named[:3]))
+        bitmaps = functions.broadcast(bitmaps.withColumn(named[3], functions.xxhash64(file, block)))
+        row_index = frame.metadataColumn("_metadata").getField("row_index")
+        # Selected alone: Spark would make a struct of both for each use in the condition.
+        rows = frame.select("*", self._make_file_key(frame, listing).alias(named[4]), row_index.alias(named[5]))
+        own_block = functions.shiftright(row, _BLOCK_BITS)
+        word = functions.element_at(words, (functions.shiftright(row.bitwiseAND(_BLOCK_ROWS - 1), 6) + 1).cast("int"))
+        is_deleted = functions.getbit(word, row.bitwiseAND(63).cast("int")) == 1
+        # One 64-bit key joins several times as fast as a text and a number. Ranges are not join keys of Spark.
+        is_same = (path >= file) & (path <= file) & (own_block >= block) & (own_block <= block)
+        return rows.join(bitmaps, (functions.xxhash64(path, own_block) == hashed) & is_same & is_deleted, "left_anti")
+
+    def _to_logical_column(self, field: pa.Field, stored: pa.Field | None) -> Any:
+        """Return a column under its logical name and in its type; NULL if the files do not have it."""
+        target = to_spark_type(field.type)
+        if stored is None:
+            return self._functions.lit(None).cast(target).alias(field.name)
+        column = self._functions.col(quote_name(stored.name))
+        # A cast of structs goes by position, and so renames the fields inside.
+        is_same = to_spark_type(to_row_type(stored.type, field.name)) == target
+        return (column if is_same else column.cast(target)).alias(field.name)
 
     def condition(self, predicate: Expr) -> Any:
         """Return a filter over rows as a Column; raise `EvaluationError` if it has no equivalent or may fail."""
@@ -192,13 +198,13 @@ class NativeScan:
         residual = [each.predicate for each, left in zip(conjuncts, is_left, strict=False) if left]
         return and_(*residual) if residual else None
 
-    def _read(self, paths: Sequence[str], schema: pa.Schema) -> Any:
+    def _read(self, paths: Sequence[str], schema: pa.Schema, base: str | None) -> Any:
         prefix = _choose_path_prefix(self._source.storage)
         for path in paths:
             self._source.storage.check_links(path)
-        # The first two options disable the datetime rebase of old dates; the last one disables partition discovery
-        # from paths.
-        options = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED", "recursiveFileLookup": "true"}
+        # Without the datetime rebase of old dates, and without partition discovery unless paths have the values.
+        options = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
+        options |= {"recursiveFileLookup": "true"} if base is None else {"basePath": f"{prefix}{base}"}
         # Files that cannot be read are errors, whatever the session's settings are.
         options |= {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
         nullable = pa.schema([field.with_nullable(True) for field in schema])
@@ -206,7 +212,7 @@ class NativeScan:
         with list_in_driver(self._spark, len(paths), is_local=prefix == "file://"):
             return reader.parquet(*(f"{prefix}{path}" for path in paths))
 
-    def _add_partition_values(self, frame: Any, own: Sequence[Any], listing: FileListing, schema: pa.Schema) -> Any:
+    def _add_partition_values(self, frame: Any, own: Iterable[Any], listing: FileListing, schema: pa.Schema) -> Any:
         """Add the partition values of files to their rows: as constants if all files have the same, else by a join."""
         functions = self._functions
         columns = [listing.partitions[name].cast(schema.field(name).type) for name in schema.names]
@@ -217,18 +223,16 @@ class NativeScan:
             constants = [functions.when(always, self._make_constant(values[name][0])) for name in schema.names]
             named = [value.alias(name) for value, name in zip(constants, schema.names, strict=True)]
             return frame.select(*own, *named)
-        prefix = "tamis"
-        while any(name.casefold().startswith(prefix) for name in self._source.schema.names):
-            prefix += "_"
-        key, key_of_row, is_known = f"{prefix} file", f"{prefix} file of row", f"{prefix} partition"
-        value_names = [f"{prefix} value {number}" for number in range(len(schema))]
-        keys = pa.array([path.lstrip("/") for path in listing.files["path"].to_pylist()])
+        key, key_of_row, is_known, *value_names = _find_free_names(
+            ("file", "file of row", "partition", *(f"value {number}" for number in range(len(schema)))), self._source
+        )
+        keys = self.list_file_keys(listing)
         small = pa.table(
             [*values.columns, keys, pa.repeat(pa.scalar(True), len(values))], [*value_names, key, is_known]
         )
         nullable = pa.schema([field.with_nullable(True) for field in small.schema])
         known = functions.broadcast(self._spark.createDataFrame(small, to_spark_schema(nullable)))
-        keyed = frame.select(*own, self._make_file_key(frame).alias(key_of_row))
+        keyed = frame.select(*own, self._make_file_key(frame, listing).alias(key_of_row))
         joined = keyed.join(known, functions.col(quote_name(key_of_row)) == functions.col(quote_name(key)), "left")
         unplanned = functions.raise_error(functions.lit(f"a file of '{self._source.storage.uri}' was not planned"))
         is_matched = functions.when(functions.col(quote_name(is_known)), functions.lit(True)).otherwise(
@@ -246,39 +250,39 @@ class NativeScan:
         constants = Constants(self._functions)
         return constants.instant(literal) if is_instant else constants.column(literal)
 
-    def _make_file_key(self, frame: Any) -> Any:
-        """Return a Column with the path of a row's file, without the scheme of Spark's URI."""
+    def list_file_keys(self, listing: FileListing) -> pa.Array:
+        """Return the keys of files, as `_make_file_key` computes them in Spark."""
+        paths = listing.files["path"].combine_chunks()
+        if not _has_plain_paths(listing):
+            return pc.utf8_ltrim(paths, "/")
+        prefix = _choose_path_prefix(self._source.storage)
+        # Hadoop prints a local path with a single slash.
+        return pc.binary_join_element_wise("file:" if prefix == "file://" else prefix, paths, "")
+
+    def _make_file_key(self, frame: Any, listing: FileListing) -> Any:
+        """Return a Column with the path of a row's file: as Spark has it, or decoded where that has escapes."""
         functions = self._functions
         path = frame.metadataColumn("_metadata").getField("file_path")
+        if _has_plain_paths(listing):
+            return path
         # In a path a plus is literal, but `url_decode` would decode it to a space.
         decoded = functions.url_decode(functions.replace(path, functions.lit("+"), functions.lit("%2B")))
         return functions.regexp_replace(decoded, "^[A-Za-z][A-Za-z0-9+.-]*:/*", "")
 
     def _project(self, frame: Any, read: pa.Schema) -> Any:
-        """Return the columns of the scan in their order; required columns are declared not NULL, and checked.
+        """Return the columns of the scan in their order.
 
         `read` may have more fields of a struct than the scan returns, because the filter needs them.
         """
-        functions = self._functions
         output = narrow_schema(self._source.schema, self._projection)
-        required = [field for field in to_row_schema(output) if not field.nullable]
-        for field in required:
-            broken = functions.raise_error(functions.lit(describe_null_error(field.name))).cast("boolean")
-            is_null = functions.col(quote_name(field.name)).isNull()
-            frame = frame.where(functions.when(is_null, broken).otherwise(functions.lit(True)))
+        if all(read.field(each.name).type == each.type for each in output):
+            # One call of the JVM, instead of some for each column.
+            return frame.selectExpr(*map(quote_name, output.names))
         columns = [
-            self._build_column(each, to_row_schema(output).field(each.name), read.field(each.name).type)
+            self._narrow_struct(self._functions.col(quote_name(each.name)), read.field(each.name).type, each.type)
             for each in output
         ]
-        return frame.select(*columns)
-
-    def _build_column(self, field: pa.Field, stored: pa.Field, read: pa.DataType) -> Any:
-        functions = self._functions
-        column = self._narrow_struct(functions.col(quote_name(field.name)), read, field.type)
-        if not field.nullable:
-            # The constant is never used: it only lets Spark infer that the column is not NULL.
-            column = functions.coalesce(column, functions.expr(_make_zero(stored.type)))
-        return column.alias(field.name)
+        return frame.select(*(column.alias(each.name) for column, each in zip(columns, output, strict=True)))
 
     def _narrow_struct(self, column: Any, read: pa.DataType, wanted: pa.DataType) -> Any:
         """Return a struct with only the wanted fields."""
@@ -291,13 +295,101 @@ class NativeScan:
         return self._functions.when(column.isNotNull(), self._functions.struct(*fields))
 
 
+def _has_plain_paths(listing: FileListing) -> bool:
+    """Return whether Spark has the paths of files as they are: it escapes some characters in URIs."""
+    return bool(pc.all(pc.match_substring_regex(listing.files["path"], "^[A-Za-z0-9_./=,-]*$"), min_count=0).as_py())
+
+
+def _find_free_names(wanted: Sequence[str], source: TableSource) -> list[str]:
+    """Return names that no column of the table has."""
+    prefix = "tamis"
+    while any(name.casefold().startswith(prefix) for name in source.schema.names):
+        prefix += "_"
+    return [f"{prefix} {name}" for name in wanted]
+
+
+# --- Deleted rows -----------------------------------------------------------------------------------------------------
+#
+# Spark's reader numbers the rows of a file (`_metadata.row_index`). A bitmap for each block of rows with a deleted one
+# is broadcast, and rows whose bit is set are left out by an anti-join, in the JVM.
+
+_BLOCK_BITS = 12
+_BLOCK_ROWS = 1 << _BLOCK_BITS
+
+
+def estimate_bitmap_bytes(deleted: BitMap64) -> int:
+    """Return the size of the bitmaps of a file, at most."""
+    return min(len(deleted), (deleted.max() >> _BLOCK_BITS) + 1) * _BLOCK_ROWS // 8 if deleted else 0
+
+
+def make_bitmap_rows(deleted: Sequence[tuple[str, BitMap64]]) -> pa.Table:
+    """Return the bitmaps of deleted rows by the key of a file: a row for each block of it that has some."""
+    files, blocks, words = [], [np.zeros(0, np.int64)], [np.zeros((0, _BLOCK_ROWS // 64), np.uint64)]
+    for file, bitmap in deleted:
+        rows = np.array(bitmap.to_array(), np.uint64)
+        own, first = np.unique(rows >> np.uint64(_BLOCK_BITS), return_index=True)
+        bits = np.zeros((len(own), _BLOCK_ROWS // 64), np.uint64)
+        block = np.repeat(np.arange(len(own)), np.diff([*first, len(rows)]))
+        word = (rows & np.uint64(_BLOCK_ROWS - 1)) >> np.uint64(6)
+        np.bitwise_or.at(bits, (block, word.astype(np.int64)), np.uint64(1) << (rows & np.uint64(63)))
+        files.append(pa.repeat(pa.scalar(file), len(own)))
+        blocks.append(own.astype(np.int64))
+        words.append(bits)
+    values = pa.array(np.concatenate(words).view(np.int64).reshape(-1))
+    lists = pa.FixedSizeListArray.from_arrays(values, _BLOCK_ROWS // 64).cast(pa.list_(pa.int64()))
+    keys = pa.chunked_array(files, pa.string()).combine_chunks()
+    return pa.table([keys, np.concatenate(blocks), lists], ["file", "block", "words"])
+
+
+# --- Partition columns that Spark reads from paths --------------------------------------------------------------------
+#
+# Columns that Spark finds in the paths are partition columns in its plans: their filters are partition filters, and a
+# join with a filtered dimension prunes them dynamically. The table decides which values are right, so paths are used
+# only where they say the same.
+
+
+def find_base_path(listing: FileListing, values: pa.Schema, partition_columns: Sequence[str]) -> str | None:
+    """Return the folder below which paths have the values of all partition columns, as Spark would read them.
+
+    None where a path is different from its partition values, or Spark could read it differently: types other than
+    integers, dates and texts depend on the session, escaped characters have several meanings.
+    """
+    if not all(_is_read_alike(field.type) for field in values) or any("/" in name for name in partition_columns):
+        return None
+    names = "/".join(f"{re.escape(name)}=(?P<p{number}>[^/%]+)" for number, name in enumerate(partition_columns))
+    parts = pc.extract_regex(listing.files["path"], f"^(?P<base>.*)/{names}/[^/]*$").combine_chunks()
+    bases = pc.unique(pc.struct_field(parts, "base"))
+    if parts.null_count or len(bases) != 1 or "=" in bases[0].as_py():
+        return None
+    for number, name in enumerate(partition_columns):
+        if name not in values.names:
+            continue
+        found = pc.struct_field(parts, f"p{number}")
+        texts = pc.if_else(pc.equal(found, NULL_FOLDER), pa.scalar(None, pa.string()), found)
+        expected = listing.partitions[name].cast(values.field(name).type)
+        try:
+            if not texts.cast(expected.type).equals(expected.combine_chunks()):
+                return None
+        except pa.ArrowInvalid:
+            return None
+    return str(bases[0])
+
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark has in a path for NULL."""
+
+
+def _is_read_alike(data_type: pa.DataType) -> bool:
+    return any(is_(data_type) for is_ in (pa.types.is_signed_integer, pa.types.is_string, pa.types.is_date32))
+
+
 # --- Control how Spark lists the files of a DataFrame -----------------------------------------------------------------
 #
 # For more than 32 files, Spark starts a task for each, about 7 ms each, before the DataFrame exists. Listing local
 # files one after another in the driver is faster.
 
 _THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 
 _lock = Lock()
 """The setting belongs to the whole session, so only one thread at a time may change it temporarily."""
@@ -309,15 +401,15 @@ def list_in_driver(spark: Any, files: int, *, is_local: bool) -> Iterator[None]:
 
     A Connect server lists files when it computes rows, so the setting has no effect there.
     """
-    if not is_local or files > MOST_FILES or is_connect(spark):
+    if not is_local or files > MAX_FILES or is_connect(spark):
         yield
         return
     with _lock:
         before = spark.conf.get(_THRESHOLD, None)
-        was_set = _THRESHOLD in spark.conf.getAll
         if before is not None and int(before) >= files:
             yield
             return
+        was_set = _THRESHOLD in spark.conf.getAll
         spark.conf.set(_THRESHOLD, str(files))
         try:
             yield
@@ -328,18 +420,24 @@ def list_in_driver(spark: Any, files: int, *, is_local: bool) -> Iterator[None]:
                 spark.conf.unset(_THRESHOLD)
 
 
-# --- Find the files that a native Spark scan reads correctly, and their physical column names -------------------------
+# --- Find the files that a native Spark scan reads correctly, and their physical fields -------------------------------
 #
-# The physical names of columns in files may differ from the logical ones, and older files may lack columns. A native
-# scan reads such files by their physical names, and renames the columns. Files with the same names are read together.
+# A file may have other names for columns and for fields inside of structs than the table, narrower types, and may lack
+# columns. A native scan reads what the file has, and casts it. Files with the same fields are read together.
 
-MAX_NAME_SETS = 4
-"""The number of different sets of physical column names for which native scans are used, one scan for each set."""
+MAX_FIELD_SETS = 4
+"""The number of different sets of physical fields for which native scans are used, one scan for each set."""
 
 NOT_READABLE = -1
 
-PhysicalNames = Mapping[str, str | None]
-"""Physical column names by logical names; None if the file has no such column, and its values are NULL."""
+
+@dataclass(frozen=True)
+class PhysicalFields:
+    """The columns that a scan needs, and the fields of files that they are read from; the others are NULL."""
+
+    schema: pa.Schema
+    fields: FieldsInFile
+
 
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 """Characters that Spark interprets as glob patterns."""
@@ -347,10 +445,10 @@ _GLOB = re.compile(r"[{}\[\]*?\\]")
 
 @dataclass(frozen=True)
 class NativeFiles:
-    """For each file of a listing, the index of its physical names, or `NOT_READABLE`."""
+    """For each file of a listing, the index of its physical fields, or `NOT_READABLE`."""
 
-    name_set: npt.NDArray[np.int64]
-    names: Sequence[PhysicalNames]
+    field_set: npt.NDArray[np.int64]
+    fields: Sequence[PhysicalFields]
 
     @staticmethod
     def none(count: int) -> NativeFiles:
@@ -360,19 +458,18 @@ class NativeFiles:
 def find_native_files(source: TableSource, files: pa.Table, needed: Sequence[Path], engine: Engine) -> NativeFiles:
     """Return which files a native scan reads correctly.
 
-    These have no deleted rows, paths without special characters, and the types of the table. Delta's writers
-    guarantee the types; for other formats, they are checked in the footers.
+    These have no rows that are deleted by their values, and paths without special characters. Delta's writers
+    guarantee names and types, unless a column was widened; for other files, the footers tell them.
     """
     paths = [path for path in needed if path[0] not in source.partition_columns]
+    schema = narrow_schema(source.schema, paths)
     is_plain = _find_plain_files(files)
     if isinstance(source, HasStoredTypes) and source.has_uniform_files:
-        names = _map_to_physical_names(source.field_names, narrow_schema(source.schema, paths).names)
-        return (
-            NativeFiles.none(len(is_plain))
-            if names is None
-            else NativeFiles(np.where(is_plain, 0, NOT_READABLE), [names])
-        )
-    return _check_footers(source, files, paths, is_plain, engine)
+        fields = _map_to_physical_fields(source.field_names, schema)
+        if fields is None:
+            return NativeFiles.none(len(is_plain))
+        return NativeFiles(np.where(is_plain, 0, NOT_READABLE), [PhysicalFields(schema, fields)])
+    return _check_footers(source, files, schema, paths, is_plain, engine)
 
 
 def _find_plain_files(files: pa.Table) -> npt.NDArray[np.bool_]:
@@ -381,90 +478,113 @@ def _find_plain_files(files: pa.Table) -> npt.NDArray[np.bool_]:
     # Spark ignores files whose names start or end like this.
     is_hidden = pc.match_substring_regex(paths, r"(^|/)[._][^/]*$|\._COPYING_$")
     plain = pc.invert(pc.or_(has_glob, is_hidden))
-    if "deletion_vector" in files.column_names:
-        plain = pc.and_(plain, pc.is_null(files["deletion_vector"]))
-    if "deletes" in files.column_names:
-        plain = pc.and_(plain, pc.equal(pc.fill_null(pc.list_value_length(files["deletes"]), 0), 0))
     if FILE_FORMAT in files.column_names:
         plain = pc.and_(plain, pc.equal(files[FILE_FORMAT].cast(pa.string()), PARQUET))
-    return np.array(plain.combine_chunks() if isinstance(plain, pa.ChunkedArray) else plain)
+    return np.asarray(plain, bool) & ~has_equality_deletes(files)
 
 
-def _map_to_physical_names(names: ColumnMapping | None, columns: Sequence[str]) -> PhysicalNames | None:
-    """Return the physical column names that all files have; None if nested fields are renamed."""
+def _map_to_physical_fields(names: ColumnMapping | None, schema: pa.Schema) -> FieldsInFile | None:
+    """Return the fields that all files have; None if their names are ambiguous for Spark."""
     if names is None:
-        return {}
-    physical = {each.name: (str(key), each) for key, each in names.fields.items()}
-    wanted = [physical[name] for name in columns]
-    is_distinct = len({key.casefold() for key, _ in physical.values()}) == len(physical)
-    if not is_distinct or any(_has_renamed_fields(each) for _, each in wanted):
+        return {field.name: field for field in schema}
+    try:
+        fields = _to_physical_fields(schema, names.fields)
+    except _AmbiguousNames:
         return None
-    return {each.name: key for key, each in wanted}
+    return dict(zip(schema.names, fields, strict=True))
 
 
-def _has_renamed_fields(field: MappedField) -> bool:
-    return any(key != inner.name or _has_renamed_fields(inner) for key, inner in field.inner.items())
+class _AmbiguousNames(Exception):
+    """Physical names differ only by case."""
+
+
+def _to_physical_fields(fields: pa.Schema | pa.StructType, names: Mapping[Hashable, MappedField]) -> list[pa.Field]:
+    if len({str(key).casefold() for key in names}) < len(names):
+        raise _AmbiguousNames
+    physical = {each.name: (str(key), each.inner) for key, each in names.items()}
+    found = [(each, *physical[each.name]) for each in fields]
+    return [pa.field(name, _to_physical_type(each.type, inner), each.nullable) for each, name, inner in found]
+
+
+def _to_physical_type(data_type: pa.DataType, names: Mapping[Hashable, MappedField]) -> pa.DataType:
+    """Return a type whose fields have their physical names."""
+    if not names:
+        return data_type
+    if pa.types.is_struct(data_type):
+        return pa.struct(_to_physical_fields(data_type, names))
+    if pa.types.is_map(data_type):
+        inner = [names[part].inner if part in names else {} for part in (KEY, VALUE)]
+        item = _to_physical_type(data_type.item_type, inner[1])
+        return pa.map_(_to_physical_type(data_type.key_type, inner[0]), data_type.item_field.with_type(item))
+    element = _to_physical_type(data_type.value_type, names[ELEMENT].inner if ELEMENT in names else {})
+    return pa.list_(data_type.value_field.with_type(element))
 
 
 def _check_footers(
-    source: TableSource, files: pa.Table, paths: Sequence[Path], is_plain: npt.NDArray[np.bool_], engine: Engine
+    source: TableSource,
+    files: pa.Table,
+    schema: pa.Schema,
+    paths: Sequence[Path],
+    is_plain: npt.NDArray[np.bool_],
+    engine: Engine,
 ) -> NativeFiles:
     candidates = np.flatnonzero(is_plain)
-    asked = NativeScanColumns(
-        narrow_schema(source.schema, paths), paths, source.field_names, find_columns_with_values(files)
-    )
+    asked = NativeScanColumns(schema, paths, source.field_names, find_columns_with_values(files))
     chosen = files.select(["path", "size", "modified_ns"]).take(pa.array(candidates))
     if len(candidates) <= source.storage.tuning.spark_max_local_footers:
-        found = read_physical_names(source.storage, chosen, asked)
+        found = read_physical_fields(source.storage, chosen, asked)
     elif can_serialise(source.storage):
-        found = read_physical_names_in(engine, source.storage, chosen, asked, source.name)
+        found = read_physical_fields_in(engine, source.storage, chosen, asked, source.name)
     else:
         return NativeFiles.none(files.num_rows)
     kinds = {kind: number for number, kind in enumerate(dict.fromkeys(kind for kind in found if kind is not None))}
-    naming = np.full(files.num_rows, NOT_READABLE)
-    naming[candidates] = [NOT_READABLE if kind is None else kinds[kind] for kind in found]
-    if len(kinds) > MAX_NAME_SETS:
-        counts = np.bincount(naming[naming >= 0], minlength=len(kinds))
-        naming[~np.isin(naming, np.argsort(-counts, kind="stable")[:MAX_NAME_SETS])] = NOT_READABLE
-    return NativeFiles(naming, [dict(zip(asked.schema.names, kind, strict=True)) for kind in kinds])
+    field_set = np.full(files.num_rows, NOT_READABLE)
+    field_set[candidates] = [NOT_READABLE if kind is None else kinds[kind] for kind in found]
+    if len(kinds) > MAX_FIELD_SETS:
+        counts = np.bincount(field_set[field_set >= 0], minlength=len(kinds))
+        field_set[~np.isin(field_set, np.argsort(-counts, kind="stable")[:MAX_FIELD_SETS])] = NOT_READABLE
+    return NativeFiles(field_set, [PhysicalFields(schema, fields_from_bytes(kind)) for kind in kinds])
 
 
-# --- Read physical column names from footers, here or in Spark's executors: see `tamis.scan.planning.physical_names`
+# --- Read physical fields from footers, here or in Spark's executors: see `tamis.scan.planning.physical_names` --------
 
 FILES_PER_TASK = 512
 
-FUNCTION = "tamis.engines.spark.native_scan:read_names_of_files"
+FUNCTION = "tamis.engines.spark.native_scan:read_fields_of_files"
 
-_OUTPUT = (("is_readable", types.BOOLEAN), ("names", pa.list_(types.STRING)))
+_OUTPUT = pa.schema([("fields", types.BINARY)])
 
 
-def read_physical_names(storage: Storage, files: pa.Table, asked: NativeScanColumns) -> list[NamesInFile | None]:
-    """Return the physical column names of each file; None if a native scan would read it differently."""
+def read_physical_fields(storage: Storage, files: pa.Table, asked: NativeScanColumns) -> list[bytes | None]:
+    """Return the physical fields of each file as bytes; None if a native scan would read it differently."""
     wanted = list(zip(*(files[name].to_pylist() for name in ("path", "size", "modified_ns")), strict=True))
-    return run_in_threads(lambda file: asked.read_names(storage, *file), wanted, storage.threads)
+
+    def read(file: tuple[str, int, int | None]) -> bytes | None:
+        found = asked.read_fields(storage, *file)
+        return None if found is None else fields_to_bytes(found)
+
+    return run_in_threads(read, wanted, storage.threads)
 
 
-def read_physical_names_in(
+def read_physical_fields_in(
     engine: Engine, storage: Storage, files: pa.Table, asked: NativeScanColumns, name: str
-) -> list[NamesInFile | None]:
-    """Return the same as `read_physical_names`, computed in an engine's executors."""
+) -> list[bytes | None]:
+    """Return the same as `read_physical_fields`, computed in an engine's executors."""
     arguments = {**storage_to_arguments(storage), "asked": asked.to_json()}
     what = f"read {format_count(files.num_rows, 'footer')} of {name}"
-    job = Job(FUNCTION, arguments, pa.schema(_OUTPUT), what, storage.counters)
+    job = Job(FUNCTION, arguments, _OUTPUT, what, storage.counters)
     starts = range(0, files.num_rows, FILES_PER_TASK)
     slices = [files.slice(start, FILES_PER_TASK).combine_chunks() for start in starts]
-    found: list[NamesInFile | None] = []
+    found: list[bytes | None] = []
     for _, batch in engine.run(job, [Item.from_table(each, each.num_rows) for each in slices]):
-        pairs = zip(batch["is_readable"].to_pylist(), batch["names"].to_pylist(), strict=True)
-        found += [tuple(names) if is_readable else None for is_readable, names in pairs]
+        found += batch["fields"].to_pylist()
     return found
 
 
-def read_names_of_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
-    """Yield the physical column names of some files. It is the function of a job."""
-    found = read_physical_names(arguments.storage, read_table(item), arguments.memoise(_parse_columns))
-    columns = [[names is not None for names in found], [None if names is None else list(names) for names in found]]
-    yield pa.record_batch(columns, schema=pa.schema(_OUTPUT))
+def read_fields_of_files(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield the physical fields of some files. It is the function of a job."""
+    found = read_physical_fields(arguments.storage, read_table(item), arguments.memoise(_parse_columns))
+    yield pa.record_batch([pa.array(found, types.BINARY)], schema=_OUTPUT)
 
 
 def _parse_columns(arguments: Arguments) -> NativeScanColumns:

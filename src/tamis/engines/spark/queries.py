@@ -2,35 +2,181 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import tzinfo
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from tamis import types
 from tamis.engines.duckdb.run.run_plan import find_leaf_schema, read_leaf
-from tamis.engines.spark.protected_rows import make_protected_frame
-from tamis.engines.spark.sessions import check_session, import_functions
-from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
+from tamis.engines.spark.handle_frames import aggregate_rows, answer_aggregation, build_handle_frame, cut_rows, to_frame
+from tamis.engines.spark.sessions import check_session, hide_size
+from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
+from tamis.engines.spark.worker import INPUT, make_worker_function, pack_tasks, read_tasks, serialize_tasks
 from tamis.errors import AccessDenied, EngineError, to_one_line
 from tamis.expr.functions.table import FUNCTIONS, type_of
-from tamis.expr.nodes import Call, Expr, Literal, transform
+from tamis.expr.nodes import Call, Expr, Literal, split_conjuncts, transform
 from tamis.expr.sql.dialect import SparkCalls
-from tamis.expr.sql.printer import quote_name, to_sql
+from tamis.expr.sql.printer import to_sql
 from tamis.expr.sql.syntax import to_sql_text
+from tamis.expr.wire.expression_json import bound_from_json, expression_to_json, schema_from_text, schema_to_text
+from tamis.formats.jobs import Arguments, read_table
 from tamis.query.connectors.connector import Connector
 from tamis.query.connectors.lake_connector import LakeConnector
-from tamis.query.plan.nodes import Node, TableScan, Values, get_outputs
+from tamis.query.connectors.lake_handle import Aggregation, LakeHandle
+from tamis.query.connectors.memory_connector import MemoryConnector
+from tamis.query.plan.nodes import Filter, Named, Node, Output, Project, TableScan, Values, get_outputs
 from tamis.query.plan.time_zones import parse_zone
 from tamis.query.plan.to_sql import build_plan_tree
-from tamis.query.policies.protected_reading import check_protected, is_protected
+from tamis.query.policies.protected_reading import (
+    Projection,
+    check_protected,
+    is_protected,
+    make_protected_schema,
+    redact_errors,
+    redact_errors_of,
+)
 from tamis.query.query import CompiledQuery
 from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_filters
+from tamis.scan.planning.scan_planner import ScanPlanner
+from tamis.scan.planning.task_data import reader_from_json, reader_to_json, tasks_from_table
+from tamis.scan.reading.residual import Residual
+from tamis.scan.scan import get_planner
 from tamis.types import type_name
+
+# --- Protected rows -------------------------------------------------------------------------------------------------
+#
+# Tables under policies on Spark: executors read them, and apply the policy before Spark sees a row.
+#
+#     tasks ─▶ raw rows ─▶ row filter ─▶ masks ─▶ a DataFrame
+#     └────────────── in a Python worker ─────────────┘
+#
+# Spark moves no condition of a query below such a step, and knows only the columns of its result. What Spark shows must
+# not depend on hidden rows either: there are always `spark.sql.shuffle.partitions` tasks, some of them without work,
+# and errors are redacted. The driver reads metadata, and the rows of a limit or top-n with steps of a policy above it.
+
+
+Step = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def make_protected_frame(spark: Any, node: Node, connectors: Mapping[str, Connector]) -> Any | None:
+    """Return the visible rows of a protected scan as a lazy DataFrame; None if the driver has to read them."""
+    steps: list[Filter | Project] = []
+    below = node
+    while isinstance(below, Filter | Project):
+        steps.append(below)
+        below = below.source
+    if not isinstance(below, TableScan) or not below.columns:
+        return None
+    connector, handle = connectors[below.connector], below.handle
+    if not isinstance(connector, LakeConnector) or not isinstance(handle, LakeHandle):
+        return None
+    if handle.aggregation is not None:
+        return None if steps else _aggregate_protected(spark, below, handle, handle.aggregation, connectors)
+    if steps and (handle.is_limited or handle.order):
+        return None
+    with redact_errors():
+        scan = connector.to_row_scan(handle)
+        paths = [(output.name, each.path) for output, each in zip(below.columns, handle.columns, strict=True)]
+        schema = make_protected_schema(node, connectors)
+        planner = get_planner(scan)
+        reader = reader_to_json(planner.reader)
+        more = {
+            "columns": paths,
+            "steps": [_step_to_json(each, connectors) for each in reversed(steps)],
+            "output": schema_to_text(schema),
+        }
+        given = _assign_tasks(planner, int(spark.conf.get("spark.sql.shuffle.partitions")))
+    title = re.sub(r"\W+", "_", f"tamis: read {planner.source.name}")
+    runner = make_worker_function(
+        __name__, read_visible_rows.__name__, json.dumps({**reader, **more}, allow_nan=False), title
+    )
+    frame = (
+        spark.createDataFrame(given, to_spark_schema(INPUT))
+        .repartitionById(given.num_rows, "task")
+        .mapInArrow(runner, to_spark_schema(to_row_schema(schema)))
+    )
+    # Its size would tell how many rows are hidden.
+    return cut_rows(spark, hide_size(spark, frame), handle, [output.name for output in get_outputs(node)])
+
+
+def _aggregate_protected(
+    spark: Any, leaf: TableScan, handle: LakeHandle, aggregation: Aggregation, connectors: Mapping[str, Connector]
+) -> Any | None:
+    """Return an aggregation of visible rows: from metadata if that answers all of it, else by Spark."""
+    with redact_errors():
+        answered, rest = answer_aggregation(handle, aggregation)
+    if not rest.files.num_rows:
+        return to_frame(spark, answered, [output.name for output in leaf.columns])
+    rows = handle.without_aggregation(aggregation)
+    outputs = tuple(Output(each.name, each.type) for each in rows.columns)
+    visible = make_protected_frame(spark, replace(leaf, handle=rows, columns=outputs), connectors)
+    if visible is None:
+        return None
+    return aggregate_rows(spark, visible, rows, aggregation).toDF(*(output.name for output in leaf.columns))
+
+
+def _assign_tasks(planner: ScanPlanner, count: int) -> pa.Table:
+    """Return the tasks of a scan in `count` groups. Some groups may be empty."""
+    groups = pack_tasks(planner.plan_listing(planner.listing).tasks())
+    shares = [[task for group in groups[number::count] for task in group] for number in range(count)]
+    texts = [serialize_tasks(planner.reader, share) if share else b"" for share in shares]
+    return pa.table([pa.array(range(count), pa.int32()), pa.array(texts, pa.binary())], schema=INPUT)
+
+
+def _step_to_json(step: Filter | Project, connectors: Mapping[str, Connector]) -> dict[str, Any]:
+    """Return a step of a policy as JSON values."""
+    if isinstance(step, Filter):
+        return {"filter": expression_to_json(step.predicate)}
+    outputs = [[output.name, expression_to_json(output.expr)] for output in step.outputs]
+    return {"outputs": outputs, "schema": schema_to_text(make_protected_schema(step, connectors))}
+
+
+# --- On workers -------------------------------------------------------------------------------------------------------
+
+
+def read_visible_rows(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the visible rows of one Spark task."""
+    yield from redact_errors_of(_read_visible(Arguments(arguments), batches))
+
+
+def _read_visible(arguments: Arguments, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    reader = reader_from_json(arguments)
+    columns = [(name, tuple(path)) for name, path in arguments["columns"]]
+    steps = [_make_step(given) for given in arguments["steps"]]
+    schema = to_row_schema(schema_from_text(arguments["output"]))
+    shares = (share for batch in batches for share in batch.column("tasks").to_pylist() if share)
+    for share in shares:
+        for batch in read_tasks(reader, tasks_from_table(read_table(share))):
+            visible = _rename_scan_columns(batch, columns)
+            for step in steps:
+                visible = step(visible)
+            yield convert_rows(visible, schema)
+
+
+def _make_step(given: Mapping[str, Any]) -> Step:
+    if "filter" in given:
+        return Residual(split_conjuncts(bound_from_json(given["filter"]))).filter
+    outputs = [Named(name, bound_from_json(expr)) for name, expr in given["outputs"]]
+    return Projection(outputs, schema_from_text(given["schema"]))
+
+
+def _rename_scan_columns(batch: pa.RecordBatch, columns: Sequence[tuple[str, tuple[str, ...]]]) -> pa.RecordBatch:
+    """Return the columns of a scan under their names in the plan; some are fields inside structs."""
+    arrays = [
+        pc.struct_field(batch.column(first), list(inner)) if inner else batch.column(first)
+        for _, (first, *inner) in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, [name for name, _ in columns])
+
 
 logger = logging.getLogger("tamis")
 
@@ -46,7 +192,7 @@ def is_ansi(spark: Any) -> bool:
     return str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
 
 
-def build_frame(spark: Any, query: CompiledQuery) -> Any:
+def make_query_dataframe(spark: Any, query: CompiledQuery) -> Any:
     """Return the DataFrame of a query. Scans are planned now, and read when Spark computes rows."""
     check_session(spark)
     from pyspark.errors import AnalysisException, ParseException
@@ -109,7 +255,8 @@ def _build_frame(spark: Any, query: CompiledQuery, plan: Node, leaf_of: _Leaf | 
 
 
 def _write_expression(expr: Expr) -> str:
-    return to_sql(transform(expr, _spell_function))
+    spelled: Expr = transform(expr, _spell_function)
+    return to_sql(spelled)
 
 
 def _spell_function(node: Expr) -> Expr:
@@ -144,43 +291,27 @@ def escape_braces(text: str) -> str:
 def _build_leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
     names = [output.name for output in get_outputs(leaf)]
     if isinstance(leaf, Values):
-        return _to_frame(spark, leaf.rows, names)
+        return to_frame(spark, leaf.rows, names)
     if isinstance(leaf, TableScan) and not leaf.is_protected:
-        connector = connectors[leaf.connector]
-        scan = connector.to_scan(leaf.handle) if isinstance(connector, LakeConnector) else None
-        if scan is not None and names:
-            return _select_handle_columns(spark, scan.to_spark(spark), leaf.handle, names)
+        connector, handle = connectors[leaf.connector], leaf.handle
+        if isinstance(connector, LakeConnector) and isinstance(handle, LakeHandle):
+            return build_handle_frame(spark, handle, connector, names)
+        frame = connector.find_frame(handle) if isinstance(connector, MemoryConnector) else None
+        if frame is not None:
+            return frame.toDF(*names) if names else frame
     if is_protected(leaf) and names:
         # Spark's optimizer may reorder conditions, so rows that a policy hides must never reach Spark.
         frame = make_protected_frame(spark, leaf, connectors)
         if frame is not None:
             return frame
-    return _to_frame(
+    return to_frame(
         spark, pa.Table.from_batches(read_leaf(leaf, connectors), find_leaf_schema(leaf, connectors)), names
     )
 
 
 def _build_empty_leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
     schema = leaf.rows.schema if isinstance(leaf, Values) else find_leaf_schema(leaf, connectors)
-    return _to_frame(spark, schema.empty_table(), [output.name for output in get_outputs(leaf)])
-
-
-def _select_handle_columns(spark: Any, frame: Any, handle: Any, names: Sequence[str]) -> Any:
-    """Return the columns of a handle, which may be struct fields of the columns that the scan returns."""
-    functions = import_functions(spark)
-    paths = [".".join(map(quote_name, column.path)) for column in handle.columns]
-    return frame.select(*(functions.col(path).alias(name) for path, name in zip(paths, names, strict=True)))
-
-
-def _to_frame(spark: Any, rows: pa.Table, names: Sequence[str]) -> Any:
-    """Return rows in memory as a DataFrame."""
-    if not names:
-        return spark.range(rows.num_rows).toDF("nothing")
-    schema = to_spark_schema(to_row_schema(rows.schema))
-    if not rows.num_rows:
-        return spark.createDataFrame([], schema=schema).toDF(*names)
-    # Combine the chunks: Spark stops at the first batch without rows.
-    return spark.createDataFrame(rows.combine_chunks(), schema=schema).toDF(*names)
+    return to_frame(spark, schema.empty_table(), [output.name for output in get_outputs(leaf)])
 
 
 # --- Run unsupported SQL as text on Spark, with DataFrames of whole tables in place of their names --------------------
@@ -192,7 +323,7 @@ _OTHER_THAN_QUERIES = frozenset(
 )
 
 
-def build_text_frame(spark: Any, text: str, frame_of: Callable[[str], Any | None]) -> Any | None:
+def make_text_dataframe(spark: Any, text: str, frame_of: Callable[[str], Any | None]) -> Any | None:
     """Return the DataFrame of a query that Tamis does not support; None if Spark does not support it either.
 
     `frame_of` returns the DataFrame of a table of the session by its name, with all of its rows.

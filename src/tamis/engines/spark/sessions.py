@@ -28,12 +28,12 @@ def check_session(spark: object) -> Any:
         import pyspark
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise make_missing_package_error("a Spark session", "pyspark", "pandas") from error
+        raise make_missing_package_error("a Spark session", "spark", "pyspark", "pandas") from error
     if not isinstance(spark, SparkSession) and not is_connect(spark):
         raise InvalidArgument(f"spark must be a SparkSession, found {add_article(type(spark).__name__)}")
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < MIN_PYSPARK_VERSION:
-        raise UnsupportedFeature(f"PySpark {pyspark.__version__} is too old: pip install 'pyspark>=4.1'")
+        raise UnsupportedFeature(f"PySpark {pyspark.__version__} is too old: pip install --upgrade 'tamis[spark]'")
     if is_stopped(spark):
         raise EngineError(STOPPED)
     return spark
@@ -44,7 +44,7 @@ def get_active_session() -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise make_missing_package_error("engine='spark'", "pyspark", "pandas") from error
+        raise make_missing_package_error("engine='spark'", "spark", "pyspark", "pandas") from error
     found = SparkSession.getActiveSession()
     if found is None:
         # Without the progress bar of Spark on the same terminal.
@@ -89,6 +89,35 @@ def make_observation(spark: object) -> Any:
     """Return a new Observation for `DataFrame.observe`."""
     module = import_module("pyspark.sql.connect.observation" if is_connect(spark) else "pyspark.sql.observation")
     return module.Observation()
+
+
+BROADCAST_THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
+
+
+def hide_size(spark: Any, frame: Any) -> Any:
+    """Return a DataFrame with the same rows whose size Spark does not know.
+
+    Spark takes the rows of `mapInArrow` to be as many as those of its input, here a short list of tasks. It would
+    broadcast a fact table in a join. A relation of unknown size, united with the frame, makes the size of all rows
+    unknown, so that adaptive execution decides by the real one.
+    """
+    if is_connect(spark):
+        from tamis.engines.spark.data_source import NoRows
+
+        spark.dataSource.register(NoRows)
+        nothing = spark.read.format(NoRows.name()).schema(frame.schema).load()
+    else:
+        nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), frame.schema)
+    return frame.unionAll(nothing)
+
+
+def may_broadcast(spark: Any, size: int) -> bool:
+    """Return whether rows of this size may be broadcast, by the session's setting."""
+    threshold = str(spark.conf.get(BROADCAST_THRESHOLD, "10MB"))
+    digits = re.fullmatch(r"(-?\d+)\s*([kmgt]?)b?", threshold.strip().lower())
+    # A setting in another unit than these is rare: then the size is hidden, which is always safe.
+    scale = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+    return digits is not None and size <= int(digits[1]) * 1024 ** scale[digits[2]]
 
 
 # --- Translate Spark's errors into short messages: what happened, and what to do --------------------------------------

@@ -69,11 +69,15 @@ def to_row_type(data_type: pa.DataType, what: str) -> pa.DataType:
 
 
 def _to_row_field(field: pa.Field, what: str) -> pa.Field:
-    return pa.field(field.name, to_row_type(field.type, what), field.nullable)
+    return pa.field(field.name, to_row_type(field.type, what))
 
 
 def to_row_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema in which Spark accepts the rows of a table."""
+    """Return the schema in which Spark accepts the rows of a table.
+
+    All columns are nullable, as those of Spark's own readers of files: a declared NOT NULL would need a check of each
+    row, below which Spark pushes no filter.
+    """
     return pa.schema([_to_row_field(field, f"the column {field.name!r}") for field in schema])
 
 
@@ -143,34 +147,14 @@ def _to_requested_type(data_type: pa.DataType, asked: Any) -> pa.DataType:
     return data_type
 
 
-def has_nested_requirement(schema: pa.Schema) -> bool:
-    """Return whether a nested field is declared not NULL."""
-    waiting = [field.type for field in schema]
-    while waiting:
-        data_type = waiting.pop()
-        if pa.types.is_map(data_type):
-            fields = [data_type.item_field]  # keys are never NULL, in Spark as well
-            waiting.append(data_type.key_type)
-        else:
-            fields = [data_type.field(index) for index in range(data_type.num_fields)]
-        if not all(field.nullable for field in fields):
-            return True
-        waiting += [field.type for field in fields]
-    return False
-
-
 def convert_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch of a table's rows in the schema of `to_row_schema`."""
     arrays = [_convert(values, field.type) for values, field in zip(batch.columns, schema, strict=True)]
     for values, field in zip(arrays, schema, strict=True):
         if values.null_count and not field.nullable:
             # Spark would read arbitrary memory as the value.
-            raise CorruptFile(describe_null_error(field.name))
+            raise CorruptFile(f"the column {field.name!r} has NULL in a file, but the given schema has it as NOT NULL")
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def describe_null_error(column: str) -> str:
-    return f"the column {column!r} has NULL in a file, but the table declares it NOT NULL"
 
 
 def _convert(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -230,12 +214,12 @@ def convert_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
         if pa.types.is_time(values.type) or pa.types.is_duration(values.type):
             values = values.view(pa.int64() if values.type.bit_width == 64 else pa.int32())
         if pa.types.is_timestamp(values.type) and values.type.unit != "us":
-            values = _within_microseconds(values)
+            values = _limit_to_microseconds(values)
         arrays.append(values if values.type == field.type else pc.cast(values, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else _make_empty_rows(batch.num_rows)
 
 
-def _within_microseconds(values: pa.TimestampArray) -> pa.TimestampArray:
+def _limit_to_microseconds(values: pa.TimestampArray) -> pa.TimestampArray:
     """Return timestamps with NULL (unknown) instead of those outside the range of microseconds."""
     counts = values.view(pa.int64())
     most = (2**63 - 1) * types.UNITS_PER_SECOND[values.type.unit] // 1_000_000

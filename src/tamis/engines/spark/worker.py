@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tamis import errors
+from tamis.engines.spark.sessions import hide_size, may_broadcast
 from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
 from tamis.errors import TamisError
 from tamis.formats.jobs import Arguments, Item, find_function, read_table
@@ -43,7 +44,7 @@ _RESULT = pa.schema(
 )
 """`position` orders the batches of an item. The last row of each item has its I/O counts."""
 
-MOST_ROWS = 256 * 1024
+MAX_ROWS = 256 * 1024
 """The number of rows in one result value: Spark's limit is 2 GiB, and much less is better."""
 
 
@@ -65,8 +66,8 @@ class JobRunner:
                 position = 0
                 try:
                     for found in function(arguments, item):
-                        for start in range(0, max(1, found.num_rows), MOST_ROWS):
-                            yield _make_row(number, position, BATCH, _to_bytes(found.slice(start, MOST_ROWS)))
+                        for start in range(0, max(1, found.num_rows), MAX_ROWS):
+                            yield _make_row(number, position, BATCH, _to_bytes(found.slice(start, MAX_ROWS)))
                             position += 1
                 except TamisError as error:
                     yield _make_row(number, position, ERROR, error_to_bytes(error))
@@ -148,7 +149,7 @@ def make_worker_function(module: str, function: str, arguments: str, name: str) 
     return call
 
 
-# --- Arrow tasks: Tamis's own reader reads row groups or single pages in Spark's Python workers -----------------------
+# --- Arrow tasks: the page reader reads row groups or single pages in Spark's Python workers --------------------------
 #
 # Only data is sent to the workers: tasks as Arrow tables, and the reader's settings as JSON.
 
@@ -191,11 +192,26 @@ def build_arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask],
     given = pa.table([pa.array(range(len(groups)), pa.int32()), pa.array(groups, pa.binary())], schema=INPUT)
     # Spark shows the name in its plan.
     runner = make_worker_function(__name__, read_batches.__name__, serialize_reader(reader), re.sub(r"\W+", "_", title))
-    return (
+    frame = (
         spark.createDataFrame(given, to_spark_schema(INPUT))
         .repartitionById(max(1, len(groups)), "task")
         .mapInArrow(runner, to_spark_schema(to_row_schema(reader.output_schema)))
     )
+    return frame if may_broadcast(spark, _estimate_size(tasks, reader.output_schema)) else hide_size(spark, frame)
+
+
+COMPRESSION = 4
+"""Rows take about this many times the space of their compressed pages."""
+
+TEXT_BYTES = 20
+"""Spark's own estimate of a text."""
+
+
+def _estimate_size(tasks: Sequence[ScanTask], schema: pa.Schema) -> int:
+    """Return about how much memory the rows of tasks take: rather too much, as filters are not considered."""
+    widths = [max(1, each.type.bit_width // 8) if pa.types.is_primitive(each.type) else TEXT_BYTES for each in schema]
+    by_rows = sum(task.row_count for task in tasks) * sum(widths)
+    return max(by_rows, COMPRESSION * sum(task.bytes for task in tasks))
 
 
 def serialize_reader(reader: TaskReader) -> str:
@@ -210,7 +226,7 @@ def serialize_task_groups(reader: TaskReader, tasks: Iterable[ScanTask]) -> list
 
 def serialize_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> bytes:
     """Return serialised tasks of a scan."""
-    return Item.from_table(tasks_to_table(tasks, reader.schema, reader.partition_columns)).value
+    return Item.from_table(tasks_to_table(tasks)).value
 
 
 def pack_tasks(tasks: Iterable[ScanTask]) -> list[list[ScanTask]]:

@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.functions import kernels
-from tamis.expr.functions.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, evaluation_type
+from tamis.expr.functions.kernels import DATE_TRUNC_UNITS, TRUNC_UNITS, find_evaluation_type
 from tamis.expr.functions.table import may_fail, type_of
 from tamis.expr.nodes import Call, Expr, Literal
-from tamis.types import integer_range, is_bytes, is_number, is_ordered, is_text
+from tamis.types import get_integer_range, is_bytes, is_number, is_ordered, is_text
 
 
 def have_same_ordered_type(call: Call) -> bool:
@@ -21,7 +21,7 @@ def have_same_ordered_type(call: Call) -> bool:
 
 def get_evaluation_type(expr: Expr) -> pa.DataType | None:
     data_type = type_of(expr)
-    return None if data_type is None else evaluation_type(data_type)
+    return None if data_type is None else find_evaluation_type(data_type)
 
 
 def has_literal_list(call: Call) -> bool:
@@ -40,7 +40,7 @@ def _are_literals_of(data_type: pa.DataType, items: tuple[Expr, ...]) -> bool:
             return False
         if item.is_null or item.type is checked:
             continue  # a hundred thousand items usually share one type object
-        if evaluation_type(item.type) != data_type:
+        if find_evaluation_type(item.type) != data_type:
             return False
         checked = item.type
     return True
@@ -81,15 +81,15 @@ def may_cast_fail(call: Call) -> bool:
 
 def _always_fits(source: pa.DataType, target: pa.DataType) -> bool:
     """Return whether every value of a type can be cast to another."""
-    if source == evaluation_type(target) or is_text(target):
+    if source == find_evaluation_type(target) or is_text(target):
         return True
     if pa.types.is_boolean(source):
         return is_number(target)
     if pa.types.is_floating(target):
         return is_number(source)
     if pa.types.is_integer(source) and pa.types.is_integer(target):
-        smallest, largest = integer_range(source)
-        lowest, highest = integer_range(target)
+        smallest, largest = get_integer_range(source)
+        lowest, highest = get_integer_range(target)
         return lowest <= smallest and largest <= highest
     return False
 

@@ -1,7 +1,7 @@
 """The Arrow kernel of each function: the row semantics of the language.
 
 Every kernel takes the call and the values of its arguments (arrays, or scalars for constants) and returns a value.
-Values are in *evaluation form* (see `evaluation_type`): timestamps as UTC without a zone, no dictionaries,
+Values are in *evaluation form* (see `find_evaluation_type`): timestamps as UTC without a zone, no dictionaries,
 no views, no half floats. NaN is larger than every number and equal to itself, and -0.0 equals 0.0:
 Arrow's comparisons follow IEEE 754, so the results for floats are corrected.
 """
@@ -22,7 +22,7 @@ from tamis.errors import TypeMismatch
 from tamis.expr.functions.calendar import add_interval, cast_to_date, cast_to_unit, extract_part, truncate_to_unit
 from tamis.expr.nodes import Call, Literal
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
-from tamis.types import decimal_digits, integer_range, is_number, is_text, type_from_name
+from tamis.types import count_decimal_digits, get_integer_range, is_number, is_text, type_from_name
 
 Value: TypeAlias = "pa.Array | pa.Scalar"
 Kernel: TypeAlias = "Callable[[Call, list[Value]], Value]"
@@ -35,10 +35,10 @@ _NULLS = (pa.NullArray, pa.NullScalar)
 _FLOATS = frozenset((lib.Type_HALF_FLOAT, lib.Type_FLOAT, lib.Type_DOUBLE))
 
 
-def evaluation_type(data_type: pa.DataType) -> pa.DataType:
+def find_evaluation_type(data_type: pa.DataType) -> pa.DataType:
     """Return the type in which values of a type are evaluated."""
     if pa.types.is_dictionary(data_type):
-        return evaluation_type(data_type.value_type)
+        return find_evaluation_type(data_type.value_type)
     if pa.types.is_timestamp(data_type):
         return pa.timestamp(data_type.unit)
     if pa.types.is_float16(data_type):
@@ -63,7 +63,7 @@ _CONVERTED_TYPE_IDS = frozenset(
         lib.Type_DATE64,
     )
 )
-"""The types whose evaluation form differs. This test is ten times as fast as `evaluation_type`."""
+"""The types whose evaluation form differs. This test is ten times as fast as `find_evaluation_type`."""
 
 
 def to_evaluation_form(values: pa.Array) -> pa.Array:
@@ -71,7 +71,7 @@ def to_evaluation_form(values: pa.Array) -> pa.Array:
         return values
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
-    target = evaluation_type(values.type)
+    target = find_evaluation_type(values.type)
     if target == values.type:
         return values
     if pa.types.is_timestamp(target):
@@ -80,7 +80,8 @@ def to_evaluation_form(values: pa.Array) -> pa.Array:
 
 
 def to_arrow_scalar(literal: Literal) -> pa.Scalar:
-    return pa.scalar(literal.value, evaluation_type(literal.type))
+    """Return a literal as an Arrow scalar, in the type that kernels evaluate it in."""
+    return pa.scalar(literal.value, find_evaluation_type(literal.type))
 
 
 # --- Comparison -----------------------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ def compare_arguments(call: Call, args: list[Value]) -> Value:
 
 def compare(operator: str, left: Value, right: Value) -> Value:
     if isinstance(left, _NULLS) or isinstance(right, _NULLS):
-        return _nulls_like(left, right)
+        return _make_nulls_like(left, right)
     result = _COMPARE[operator](left, right)
     if left.type.id in _FLOATS or right.type.id in _FLOATS:
         result = _correct_nan(operator, left, right, result)
@@ -147,7 +148,7 @@ def null_safe_equal(call: Call, args: list[Value]) -> Value:
     return pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
 
 
-def _nulls_like(*values: Value) -> Value:
+def _make_nulls_like(*values: Value) -> Value:
     for value in values:
         if isinstance(value, pa.Array):
             return pa.nulls(len(value), pa.bool_())
@@ -157,7 +158,7 @@ def _nulls_like(*values: Value) -> Value:
 def is_in(call: Call, args: list[Value]) -> Value:
     value, items = args
     if pa.types.is_null(value.type):
-        return _nulls_like(value)
+        return _make_nulls_like(value)
     has_null = items.null_count > 0
     found = pc.is_in(_replace_negative_zero(value), value_set=_replace_negative_zero(items.drop_null()))
     if _has_nan(items):
@@ -170,7 +171,7 @@ def is_in(call: Call, args: list[Value]) -> Value:
 def to_arrow_array(literals: tuple[Any, ...]) -> pa.Array:
     """Return the values of literals of one type, which may include NULL literals, as an array."""
     data_type = next((item.type for item in literals if not pa.types.is_null(item.type)), types.NULL)
-    return pa.array([item.value for item in literals], evaluation_type(data_type))
+    return pa.array([item.value for item in literals], find_evaluation_type(data_type))
 
 
 def _replace_negative_zero(value: Value) -> Value:
@@ -181,7 +182,7 @@ def any_between(call: Call, args: list[Value]) -> Value:
     """Return whether any of the sorted items is in [lower, upper]: the first item that is not below `lower` decides."""
     lower, upper, items = args
     if isinstance(lower, pa.Scalar) or isinstance(upper, pa.Scalar):
-        return _nulls_like(lower, upper)
+        return _make_nulls_like(lower, upper)
     known = pc.and_(pc.is_valid(lower), pc.is_valid(upper))
     haystack, needles = _to_searchable(items), _to_searchable(lower)
     position = np.searchsorted(haystack, needles, side="left")
@@ -224,7 +225,7 @@ def _combine(combine: Callable[[Value, Value], Value], args: list[Value]) -> Val
 
 def _to_boolean(value: Value) -> Value:
     # Testing the class is five times as fast as testing the type, and a deep predicate does it at every level.
-    return _nulls_like(value) if isinstance(value, _NULLS) else value
+    return _make_nulls_like(value) if isinstance(value, _NULLS) else value
 
 
 def not_(call: Call, args: list[Value]) -> Value:
@@ -372,7 +373,7 @@ def _to_common_numbers(left: Value, right: Value) -> tuple[Value, Value]:
 def _to_decimal(value: Value) -> Value:
     if pa.types.is_decimal(value.type):
         return value
-    return pc.cast(value, pa.decimal128(*types.decimal_digits(value.type)))
+    return pc.cast(value, pa.decimal128(*types.count_decimal_digits(value.type)))
 
 
 def _to_wide_number(value: Value) -> Value:
@@ -438,6 +439,15 @@ def look_up_key(map_array: pa.MapArray, key: Any) -> pa.Array:
     positions = (
         pc.indices_nonzero(pc.equal(keys, pa.scalar(key, _get_decoded_type(keys.type)))).to_numpy().astype(np.int64)
     )
+    starts = offsets[:-1] - first
+    if (
+        len(positions) == len(map_array)
+        and not map_array.null_count
+        and (starts <= positions).all()
+        and (positions < offsets[1:] - first).all()
+    ):
+        # Each map has the key once, as the partition values of nearly all files do.
+        return map_array.items.take(pa.array(positions + first))
     found = np.full(len(map_array), -1, dtype=np.int64)
     row_of_entry = np.repeat(np.arange(len(map_array), dtype=np.int32), np.diff(offsets))
     # The last of several matches in a map is assigned last, and so wins.
@@ -470,8 +480,8 @@ _TIMESTAMP = rf"^{_DAY}(?:[ T]{_TIME})?$"
 
 def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
     """Return whether Arrow casts as Spark does; the embedded engine runs other casts."""
-    source = evaluation_type(source)
-    if source == evaluation_type(target):
+    source = find_evaluation_type(source)
+    if source == find_evaluation_type(target):
         return True
     if pa.types.is_boolean(source):
         return bool(pa.types.is_integer(target) or pa.types.is_floating(target))
@@ -494,7 +504,7 @@ def can_try_cast(source: pa.DataType, target: pa.DataType) -> bool:
     if pa.types.is_floating(source) and pa.types.is_integer(target):
         return not pa.types.is_uint64(target)
     return bool(
-        is_text(evaluation_type(source))
+        is_text(find_evaluation_type(source))
         and (
             is_text(target)
             or pa.types.is_integer(target)
@@ -506,7 +516,7 @@ def can_try_cast(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def cast(call: Call, args: list[Value]) -> Value:
-    return cast_value(args[0], evaluation_type(type_from_name(args[1].as_py())))
+    return cast_value(args[0], find_evaluation_type(type_from_name(args[1].as_py())))
 
 
 def cast_value(value: Value, target: pa.DataType) -> Value:
@@ -532,12 +542,12 @@ def cast_value(value: Value, target: pa.DataType) -> Value:
 
 def _cast_to_decimal(value: Value, target: pa.DataType) -> Value:
     """Cast integers to a decimal type that holds these values; Arrow wants one that holds all values of their type."""
-    wide = pa.decimal256(decimal_digits(value.type)[0] + target.scale, target.scale)
+    wide = pa.decimal256(count_decimal_digits(value.type)[0] + target.scale, target.scale)
     return pc.cast(pc.cast(value, wide), target)
 
 
 def try_cast(call: Call, args: list[Value]) -> Value:
-    target = evaluation_type(type_from_name(args[1].as_py()))
+    target = find_evaluation_type(type_from_name(args[1].as_py()))
     if pa.types.is_floating(args[0].type):
         return _to_integer_or_null(args[0], target)
     return args[0] if is_text(target) else _parse(args[0], target)
@@ -545,7 +555,7 @@ def try_cast(call: Call, args: list[Value]) -> Value:
 
 def _to_integer_or_null(number: Value, target: pa.DataType) -> Value:
     """Truncate floats to integers; NULL for NaN and values out of range."""
-    smallest, largest = integer_range(target)
+    smallest, largest = get_integer_range(target)
     whole = pc.trunc(pc.cast(number, types.DOUBLE))
     # No double equals the largest 64-bit integer, but one equals its successor.
     fits = pc.and_(pc.greater_equal(whole, float(smallest)), pc.less(whole, float(largest + 1)))
@@ -556,7 +566,7 @@ def _parse(text: Value, target: pa.DataType) -> Value:
     """Parse text into another type; NULL where the text is invalid."""
     text = pc.utf8_trim_whitespace(text)
     if pa.types.is_integer(target):
-        smallest, largest = integer_range(target)
+        smallest, largest = get_integer_range(target)
         number = pc.cast(_keep_matching(text, _INTEGER, sign=True), pa.decimal128(38, 0))
         wide = pa.decimal128(38, 0)
         fits = pc.and_(

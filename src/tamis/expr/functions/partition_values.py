@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import EvaluationError, InvalidArgument, TypeMismatch
 from tamis.expr.datetime_text import parse_dates, parse_timestamps
-from tamis.expr.functions.kernels import Value, evaluation_type, to_evaluation_form
+from tamis.expr.functions.kernels import Value, find_evaluation_type, to_evaluation_form
 from tamis.expr.nodes import Call
 
 _NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|inf|infinity))$"
@@ -66,10 +66,6 @@ def _format_float(value: Any) -> str:
     return str(scientific).replace("e+", "E").replace("e", "E")
 
 
-def _format_decimal(value: decimal.Decimal) -> str:
-    return format(value, "f")
-
-
 def _format_timestamp(value: datetime.datetime) -> str:
     if value.tzinfo is not None:
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
@@ -97,7 +93,7 @@ def partition_text(values: pa.Array, column: str) -> pa.Array:
     if pa.types.is_floating(data_type):
         return _format_distinct(values.cast(pa.float32()) if data_type == pa.float16() else values, _format_float)
     if pa.types.is_decimal(data_type):
-        return _format_distinct(values, _format_decimal)
+        return _format_distinct(values, "{:f}".format)
     if pa.types.is_string_view(data_type):
         return values.cast(pa.large_string())
     raise TypeMismatch(f"partition values of column {column!r} have the unsupported type {data_type}")
@@ -191,7 +187,7 @@ def try_parse_partition_values(texts: pa.Array, target: pa.DataType) -> pa.Array
     """
     texts = _replace_empty_by_null(texts)
     if types.is_text(target):
-        return texts.cast(evaluation_type(target))
+        return texts.cast(find_evaluation_type(target))
     # A partition column has few distinct values, so each is parsed once.
     encoded = pc.dictionary_encode(texts)
     return to_evaluation_form(_find_reader(target)(encoded.dictionary, target)).take(encoded.indices)
@@ -226,7 +222,7 @@ def _find_reader(data_type: pa.DataType) -> Reader:
     if pa.types.is_integer(data_type):
         return _parse_integers
     if pa.types.is_floating(data_type):
-        return _parse_floats
+        return lambda texts, data_type: parse_double(texts).cast(data_type, safe=False)
     if pa.types.is_decimal(data_type):
         return _parse_decimals
     if pa.types.is_date(data_type):
@@ -248,14 +244,10 @@ def _parse_booleans(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
 
 
 def _parse_integers(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    smallest, largest = (pa.array([limit], _WIDE)[0] for limit in types.integer_range(data_type))
+    smallest, largest = (pa.array([limit], _WIDE)[0] for limit in types.get_integer_range(data_type))
     numbers = _keep_matching(texts, _INTEGER_TEXT).cast(_WIDE)
     fits = pc.and_(pc.greater_equal(numbers, smallest), pc.less_equal(numbers, largest))
     return pc.if_else(fits, numbers, pa.scalar(None, _WIDE)).cast(data_type)
-
-
-def _parse_floats(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    return parse_double(texts).cast(data_type, safe=False)
 
 
 def _parse_decimals(texts: pa.StringArray, data_type: pa.DataType) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -24,8 +25,8 @@ from tamis.expr.functions.table import (
     type_of,
 )
 from tamis.expr.nodes import Call, Column, Expr, Literal
-from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
-from tamis.types import decimal_digits, is_number, is_text, type_from_name
+from tamis.expr.patterns import ANY_TEXT, LikePattern, parse_like
+from tamis.types import count_decimal_digits, find_common_number_type, is_number, is_text, type_from_name
 
 # --- Result types ---------------------------------------------------------------------------------------------------
 
@@ -34,7 +35,7 @@ def _get_text_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType |
     return types.STRING if arg_types[0] is not None and is_text(arg_types[0]) else None
 
 
-def _cast_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+def _find_cast_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     match args[1]:
         case Literal(str() as name):
             return type_from_name(name)
@@ -42,17 +43,13 @@ def _cast_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | Non
             return None
 
 
-def _case_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+def _find_case_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     """Return the common type of the non-NULL values of `case(condition, value, condition, value, …, otherwise)`."""
     values = [*args[1:-1:2], args[-1]]
     return _find_common_type(values, (*arg_types[1:-1:2], arg_types[-1]))
 
 
-def _coalesce_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
-    return _find_common_type(args, arg_types)
-
-
-def _map_value_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+def _find_map_value_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     return arg_types[0].item_type if arg_types[0] is not None and pa.types.is_map(arg_types[0]) else None
 
 
@@ -62,29 +59,18 @@ def _find_common_type(args: Sequence[Expr], arg_types: ArgTypes) -> pa.DataType 
         return known.pop()
     if not known or None in known:
         return None if known else types.NULL
-    typed = [_spark_type(arg, each) for arg, each in zip(args, arg_types, strict=True) if each != types.NULL]
-    return _find_common_number_type(typed) if all(map(is_number, typed)) else None
+    typed = [_find_spark_type(arg, each) for arg, each in zip(args, arg_types, strict=True) if each != types.NULL]
+    is_known = all(map(is_number, typed)) and not all(map(pa.types.is_integer, typed))
+    return find_common_number_type(typed) if is_known else None
 
 
-def _spark_type(arg: Expr, data_type: pa.DataType) -> pa.DataType:
+def _find_spark_type(arg: Expr, data_type: pa.DataType) -> pa.DataType:
     """Return the type of a number in Spark, where a literal is an int unless it needs more bits."""
     is_int = isinstance(arg, Literal) and data_type == types.LONG and abs(arg.value) < 2**31
     return pa.int32() if is_int else data_type
 
 
-def _find_common_number_type(numbers: Sequence[pa.DataType]) -> pa.DataType | None:
-    """Return the type that holds numbers of several types: double for any float, decimal for any decimal, else None."""
-    if any(map(pa.types.is_floating, numbers)):
-        return types.DOUBLE
-    if not any(map(pa.types.is_decimal, numbers)):
-        return None
-    digits = [decimal_digits(each) for each in numbers]
-    scale = max(scale for _, scale in digits)
-    precision = max(precision - its_scale for precision, its_scale in digits) + scale
-    return pa.decimal128(precision, scale) if precision <= 38 else None
-
-
-def _arithmetic_result(operator: str) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
+def _make_arithmetic_type_finder(operator: str) -> Callable[[tuple[Expr, ...], ArgTypes], pa.DataType | None]:
     """Return the result type: bigint for integers, so that small types do not overflow, and double for any float."""
 
     def returns(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
@@ -94,13 +80,13 @@ def _arithmetic_result(operator: str) -> Callable[[tuple[Expr, ...], ArgTypes], 
         if pa.types.is_null(left) or pa.types.is_null(right):
             return types.NULL
         if is_number(left) and is_number(right):
-            return arithmetic_type(operator, left, right)
-        return _time_arithmetic_type(operator, left, right)
+            return find_arithmetic_type(operator, left, right)
+        return _find_time_arithmetic_type(operator, left, right)
 
     return returns
 
 
-def _time_arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+def _find_time_arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     if operator not in ("+", "-"):
         return None
     if operator == "+" and pa.types.is_interval(left):
@@ -115,7 +101,7 @@ def _time_arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) 
     return None
 
 
-def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+def find_arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """Return the type of `left operator right` for two numbers, or None if no type holds every result."""
     if pa.types.is_floating(left) or pa.types.is_floating(right):
         return types.DOUBLE
@@ -127,8 +113,8 @@ def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.
         return types.LONG
     if operator not in ("+", "-", "*"):
         return None
-    p1, s1 = decimal_digits(left)
-    p2, s2 = decimal_digits(right)
+    p1, s1 = count_decimal_digits(left)
+    p2, s2 = count_decimal_digits(right)
     if operator == "*":
         precision, scale = p1 + p2 + 1, s1 + s2
     else:
@@ -137,7 +123,7 @@ def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.
     return pa.decimal128(precision, scale) if precision <= 38 else None
 
 
-def _date_trunc_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
+def _find_date_trunc_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType | None:
     """Return the type of `date_trunc`: a timestamp, with the unit and time zone of a timestamp argument."""
     argument = arg_types[1]
     if argument is None or pa.types.is_timestamp(argument):
@@ -148,7 +134,7 @@ def _date_trunc_type(args: tuple[Expr, ...], arg_types: ArgTypes) -> pa.DataType
 # --- Monotonicity ---------------------------------------------------------------------------------------------------
 
 
-def _monotone_sum(args: tuple[Expr, ...]) -> Monotone | None:
+def _find_order_of_sum(args: tuple[Expr, ...]) -> Monotone | None:
     match args:
         case (Literal(), Literal()):
             return None
@@ -172,7 +158,7 @@ def _keeps_order_of(other: Expr, constant: Literal) -> bool:
     return _is_finite(constant)
 
 
-def _monotone_difference(args: tuple[Expr, ...]) -> Monotone | None:
+def _find_order_of_difference(args: tuple[Expr, ...]) -> Monotone | None:
     match args:
         case (Literal(), Literal()):
             return None
@@ -184,7 +170,7 @@ def _monotone_difference(args: tuple[Expr, ...]) -> Monotone | None:
             return None
 
 
-def _monotone_product(args: tuple[Expr, ...]) -> Monotone | None:
+def _find_order_of_product(args: tuple[Expr, ...]) -> Monotone | None:
     for argument, constant in ((0, args[1]), (1, args[0])):
         # Zero times infinity is NaN, so a zero constant keeps no order.
         # A multiple of an interval has no order here.
@@ -202,7 +188,7 @@ def _is_finite(literal: Literal) -> bool:
 _INFINITIES = (float("inf"), float("-inf"))
 
 
-def _monotone_substring(args: tuple[Expr, ...]) -> Monotone | None:
+def _find_order_of_substring(args: tuple[Expr, ...]) -> Monotone | None:
     """Return the monotonicity of `substring`: only a prefix of constant length keeps the order of texts."""
     match args:
         case (_, Literal(value=0 | 1), Literal(value=int() as length)) if length >= 0:
@@ -211,9 +197,9 @@ def _monotone_substring(args: tuple[Expr, ...]) -> Monotone | None:
             return None
 
 
-def _monotone_cast(args: tuple[Expr, ...]) -> Monotone | None:
+def _find_order_of_cast(args: tuple[Expr, ...]) -> Monotone | None:
     source = type_of(args[0])
-    target = _cast_type(args, ())
+    target = _find_cast_type(args, ())
     if source is None or target is None or not cast_keeps_order(source, target):
         return None
     return Monotone(0, keeps_order=True)
@@ -232,6 +218,30 @@ def cast_keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
     return is_text(source) and is_text(target)
 
 
+# --- Patterns ---------------------------------------------------------------------------------------------------------
+
+
+def _find_like_pattern(args: tuple[Expr, ...]) -> LikePattern | None:
+    match args:
+        case (_, Literal(str() as pattern)):
+            return parse_like(pattern)
+        case (_, Literal(str() as pattern), Literal(str() as escape)):
+            return parse_like(pattern, escape)
+        case _:
+            return None
+
+
+def _find_constant_text(form: str, args: tuple[Expr, ...]) -> LikePattern | None:
+    """Return the pattern of a constant text, or of constant bytes, with a `%` where the form `%s%` has one."""
+    match args:
+        case (_, Literal(str() | bytes() as text)):
+            characters = [text[index : index + 1] for index in range(len(text))]
+            parts = (each for sign in form for each in ([ANY_TEXT] if sign == "%" else characters))
+            return LikePattern(tuple(parts), text[:0])
+        case _:
+            return None
+
+
 # --- Calls that reveal nothing of a hidden row ------------------------------------------------------------------------
 
 
@@ -241,14 +251,8 @@ def _tests_column(args: tuple[Expr, ...]) -> bool:
 
 
 def _tests_prefix_of_column(args: tuple[Expr, ...]) -> bool:
-    match args:
-        case (Column(), Literal(str() as pattern)):
-            parsed = parse_like(pattern, DEFAULT_ESCAPE)
-        case (Column(), Literal(str() as pattern), Literal(str() as escape)):
-            parsed = parse_like(pattern, escape)
-        case _:
-            return False
-    return parsed.is_prefix or parsed.is_exact
+    pattern = _find_like_pattern(args) if isinstance(args[0], Column) else None
+    return pattern is not None and (pattern.is_prefix or pattern.is_exact)
 
 
 def _has_written_filter(args: tuple[Expr, ...]) -> bool:
@@ -268,64 +272,90 @@ def _is_plain_slice(call: Call) -> bool:
             return False
 
 
-def _comparison(name: str, pyarrow: tuple[str, ...], of_class: str, aliases: tuple[str, ...] = ()) -> Function:
+def _make_comparison_row(
+    name: str,
+    negation: str | None,
+    mirrored: str,
+    pyarrow: tuple[str, ...],
+    of_class: str,
+    polars: str,
+    datafusion: str,
+    aliases: tuple[str, ...] = (),
+) -> Function:
     is_null_safe = name == "<=>"
     return Function(
         name, ("any", "any"), types.BOOLEAN, 2, 2, Nulls.OWN if is_null_safe else Nulls.PROPAGATES,
         kernel=kernels.null_safe_equal if is_null_safe else kernels.compare_arguments,
-        supports=domains.have_same_ordered_type, zones=Zones.MIXED, is_leakproof=_tests_column,
-        operator=Precedence.COMPARISON, aliases=aliases, pyarrow=pyarrow, classes=(of_class,),
+        supports=domains.have_same_ordered_type, negation=negation, mirrored=mirrored, zones=Zones.MIXED,
+        is_leakproof=_tests_column, operator=Precedence.COMPARISON, aliases=aliases, pyarrow=pyarrow, polars=(polars,),
+        datafusion=(datafusion,), classes=(of_class,),
         spark=Spark(rule="compare", is_same=spark_semantics.is_equivalent_comparison),
     )  # fmt: skip
 
 
-def _logic(name: str, precedence: Precedence, kernel: kernels.Kernel, pyarrow: str, alias: str) -> Function:
+def _make_logic_row(name: str, precedence: Precedence, kernel: kernels.Kernel, pyarrow: str, alias: str) -> Function:
     return Function(
         name, ("boolean",), types.BOOLEAN, 2, UNBOUNDED, Nulls.OWN, kernel=kernel, zones=Zones.NEVER,
         operator=precedence, aliases=(alias,), pyarrow=(pyarrow,),
+        polars=(name.capitalize(), f"Logical{name.capitalize()}"), datafusion=(name.upper(),),
         spark=Spark(rule="junction", is_same=True),
     )  # fmt: skip
 
 
-def _null_test(
-    name: str, kernel: kernels.Kernel, alias: str, classes: tuple[str, ...], pyarrow: tuple[str, ...] = ()
+def _make_null_test_row(
+    name: str,
+    kernel: kernels.Kernel,
+    negation: str,
+    alias: str,
+    polars: str,
+    datafusion: tuple[str, ...],
+    classes: tuple[str, ...],
+    pyarrow: tuple[str, ...] = (),
 ) -> Function:
     return Function(
-        name, ("any",), types.BOOLEAN, 1, 1, Nulls.OWN, kernel=kernel, zones=Zones.NEVER, is_leakproof=_tests_column,
-        operator=Precedence.COMPARISON, aliases=(alias,), pyarrow=pyarrow, classes=classes,
+        name, ("any",), types.BOOLEAN, 1, 1, Nulls.OWN, kernel=kernel, negation=negation, zones=Zones.NEVER,
+        is_leakproof=_tests_column, operator=Precedence.COMPARISON, aliases=(alias,), pyarrow=pyarrow,
+        polars=(polars,), datafusion=datafusion, classes=classes,
         spark=Spark(alias, is_same=True),
     )  # fmt: skip
 
 
-def _text_test(name: str, kernel: kernels.Kernel, *classes: str) -> Function:
+def _make_text_test_row(
+    name: str, kernel: kernels.Kernel, form: str, polars: tuple[str, ...], datafusion: str, *classes: str
+) -> Function:
     return Function(
         name, ("text", "text"), types.BOOLEAN, 2, 2, kernel=kernel, supports=domains.has_text_and_constants,
-        is_leakproof=_tests_column if name == "startswith" else None, classes=classes,
+        pattern=partial(_find_constant_text, form), is_leakproof=_tests_column if form == "s%" else None,
+        polars=polars, datafusion=(datafusion,), classes=classes,
         spark=Spark(name, is_same=True),
     )  # fmt: skip
 
 
-def _arithmetic(
-    name: str, kernel: kernels.Kernel, monotone: Callable[[tuple[Expr, ...]], Monotone | None], pyarrow: str
+def _make_arithmetic_row(
+    name: str,
+    kernel: kernels.Kernel,
+    monotone: Callable[[tuple[Expr, ...]], Monotone | None],
+    pyarrow: str,
+    polars: str,
 ) -> Function:
     is_product = name == "*"
     return Function(
-        name, ("number", "number") if is_product else ("any", "any"), _arithmetic_result(name), 2, 2,
+        name, ("number", "number") if is_product else ("any", "any"), _make_arithmetic_type_finder(name), 2, 2,
         monotone=monotone, kernel=kernel, supports=domains.is_supported_arithmetic, may_fail=domains.may_overflow,
         operator=Precedence.PRODUCT if is_product else Precedence.SUM,
-        pyarrow=(pyarrow, f"{pyarrow}_checked"),
+        pyarrow=(pyarrow, f"{pyarrow}_checked"), polars=(polars,), datafusion=(name,),
         spark=Spark(rule="arithmetic", is_same=spark_semantics.is_equivalent_arithmetic),
     )  # fmt: skip
 
 
-def _division(name: str, aliases: tuple[str, ...] = ()) -> Function:
+def _make_division_row(name: str, aliases: tuple[str, ...] = ()) -> Function:
     return Function(
-        name, ("number", "number"), _arithmetic_result(name), 2, 2, Nulls.OWN,
+        name, ("number", "number"), _make_arithmetic_type_finder(name), 2, 2, Nulls.OWN,
         operator=Precedence.PRODUCT, aliases=aliases,
     )  # fmt: skip
 
 
-def _calendar_part(
+def _make_calendar_part_row(
     name: str, supports: Callable[[Call], bool] = domains.has_date_or_timestamp, spark: str | None = None
 ) -> Function:
     return Function(
@@ -336,22 +366,28 @@ def _calendar_part(
 
 
 _ROWS = (
-    _comparison("=", ("equal",), "EqualTo", ("==",)),
-    _comparison("<>", ("not_equal", "xor"), "NotEqualTo"),
-    _comparison("<", ("less",), "LessThan"),
-    _comparison("<=", ("less_equal",), "LessThanOrEqual"),
-    _comparison(">", ("greater",), "GreaterThan"),
-    _comparison(">=", ("greater_equal",), "GreaterThanOrEqual"),
-    _comparison("<=>", (), "EqualNullSafe"),
-    _logic("and", Precedence.AND, kernels.and_, "and_kleene", "&&"),
-    _logic("or", Precedence.OR, kernels.or_, "or_kleene", "||"),
+    _make_comparison_row("=", "<>", "=", ("equal",), "EqualTo", "Eq", "=", ("==",)),
+    _make_comparison_row("<>", "=", "<>", ("not_equal", "xor"), "NotEqualTo", "NotEq", "!="),
+    _make_comparison_row("<", ">=", ">", ("less",), "LessThan", "Lt", "<"),
+    _make_comparison_row("<=", ">", ">=", ("less_equal",), "LessThanOrEqual", "LtEq", "<="),
+    _make_comparison_row(">", "<=", "<", ("greater",), "GreaterThan", "Gt", ">"),
+    _make_comparison_row(">=", "<", "<=", ("greater_equal",), "GreaterThanOrEqual", "GtEq", ">="),
+    _make_comparison_row("<=>", None, "<=>", (), "EqualNullSafe", "EqValidity", "IS NOT DISTINCT FROM"),
+    _make_logic_row("and", Precedence.AND, kernels.and_, "and_kleene", "&&"),
+    _make_logic_row("or", Precedence.OR, kernels.or_, "or_kleene", "||"),
     Function(
         "not", ("boolean",), types.BOOLEAN, 1, 1, kernel=kernels.not_, zones=Zones.NEVER,
-        operator=Precedence.NOT, aliases=("!",), pyarrow=("invert",),
+        operator=Precedence.NOT, aliases=("!",), pyarrow=("invert",), polars=("Boolean.Not",),
+        datafusion=("Not",),
         spark=Spark(rule="negation", is_same=True),
     ),
-    _null_test("is_null", kernels.is_null, "isnull", ("IsNull",)),
-    _null_test("is_not_null", kernels.is_not_null, "isnotnull", ("NotNull", "IsNotNull"), ("is_valid",)),
+    _make_null_test_row(
+        "is_null", kernels.is_null, "is_not_null", "isnull", "Boolean.IsNull", ("IsNull", "IsUnknown"), ("IsNull",)
+    ),
+    _make_null_test_row(
+        "is_not_null", kernels.is_not_null, "is_null", "isnotnull", "Boolean.IsNotNull", ("IsNotNull", "IsNotUnknown"),
+        ("NotNull", "IsNotNull"), ("is_valid",),
+    ),
     Function(
         "in", ("any", "any"), types.BOOLEAN, 2, UNBOUNDED, Nulls.OWN, kernel=kernels.is_in,
         supports=domains.has_literal_list, zones=Zones.MIXED, is_leakproof=_tests_column,
@@ -359,53 +395,59 @@ _ROWS = (
     ),
     Function(
         "like", ("text", "text"), types.BOOLEAN, 2, 3, kernel=kernels.like, supports=domains.has_text_and_constants,
-        is_leakproof=_tests_prefix_of_column, spark=Spark(rule="like", is_same=True),
+        pattern=_find_like_pattern, is_leakproof=_tests_prefix_of_column, spark=Spark(rule="like", is_same=True),
     ),
-    _text_test("startswith", kernels.startswith, "StartsWith", "StringStartsWith"),
-    _text_test("endswith", kernels.endswith, "StringEndsWith"),
-    _text_test("contains", kernels.contains, "StringContains"),
-    _arithmetic("+", kernels.add, _monotone_sum, "add"),
-    _arithmetic("-", kernels.subtract, _monotone_difference, "subtract"),
-    _arithmetic("*", kernels.multiply, _monotone_product, "multiply"),
-    _division("/"),
-    _division("%", ("mod",)),
+    _make_text_test_row(
+        "startswith", kernels.startswith, "s%", ("StringExpr.StartsWith",), "starts_with",
+        "StartsWith", "StringStartsWith",
+    ),
+    _make_text_test_row("endswith", kernels.endswith, "%s", ("StringExpr.EndsWith",), "ends_with", "StringEndsWith"),
+    _make_text_test_row("contains", kernels.contains, "%s%", (), "contains", "StringContains"),
+    _make_arithmetic_row("+", kernels.add, _find_order_of_sum, "add", "Plus"),
+    _make_arithmetic_row("-", kernels.subtract, _find_order_of_difference, "subtract", "Minus"),
+    _make_arithmetic_row("*", kernels.multiply, _find_order_of_product, "multiply", "Multiply"),
+    _make_division_row("/"),
+    _make_division_row("%", ("mod",)),
     Function(
-        "negate", ("number",), _arithmetic_result("-"), 1, 1, monotone=Monotone(0, keeps_order=False),
+        "negate", ("number",), _make_arithmetic_type_finder("-"), 1, 1, monotone=Monotone(0, keeps_order=False),
         kernel=kernels.negate, supports=domains.has_number, may_fail=domains.may_overflow,
         operator=Precedence.SIGN, aliases=("negative",), pyarrow=("negate", "negate_checked"),
+        polars=("Negate",), datafusion=("Negative",),
         spark=Spark(rule="negate", is_same=spark_semantics.is_equivalent_arithmetic),
     ),
     Function(
-        "abs", ("number",), _arithmetic_result("-"), 1, 1, kernel=kernels.absolute, supports=domains.has_number,
-        may_fail=domains.may_overflow, pyarrow=("abs", "abs_checked"),
+        "abs", ("number",), _make_arithmetic_type_finder("-"), 1, 1, kernel=kernels.absolute,
+        supports=domains.has_number, may_fail=domains.may_overflow, pyarrow=("abs", "abs_checked"),
+        polars=("Abs",), datafusion=("abs",),
         spark=Spark(rule="absolute", is_same=spark_semantics.is_equivalent_arithmetic),
     ),
     Function(
-        "cast", ("any", "literal"), _cast_type, 2, 2, monotone=_monotone_cast, kernel=kernels.cast,
+        "cast", ("any", "literal"), _find_cast_type, 2, 2, monotone=_find_order_of_cast, kernel=kernels.cast,
         supports=domains.can_cast, may_fail=domains.may_cast_fail,
         spark=Spark(rule="cast", is_same=spark_semantics.is_equivalent_cast),
     ),
     Function(
-        "try_cast", ("any", "literal"), _cast_type, 2, 2, Nulls.OWN, kernel=kernels.try_cast,
+        "try_cast", ("any", "literal"), _find_cast_type, 2, 2, Nulls.OWN, kernel=kernels.try_cast,
         supports=domains.can_try_cast, spark=Spark(rule="cast", is_same=spark_semantics.is_equivalent_cast),
     ),
     Function(
-        "case", ("any",), _case_type, 3, UNBOUNDED, Nulls.OWN, kernel=kernels.case,
+        "case", ("any",), _find_case_type, 3, UNBOUNDED, Nulls.OWN, kernel=kernels.case,
         supports=domains.can_compute_all_branches, zones=Zones.NEVER,
         spark=Spark(rule="case", is_same=spark_semantics.has_known_type),
     ),
     Function(
-        "coalesce", ("any",), _coalesce_type, 1, UNBOUNDED, Nulls.OWN, kernel=kernels.coalesce,
+        "coalesce", ("any",), _find_common_type, 1, UNBOUNDED, Nulls.OWN, kernel=kernels.coalesce,
         supports=domains.have_one_type, zones=Zones.NEVER, aliases=("nvl", "ifnull"), pyarrow=("coalesce",),
+        polars=("Coalesce", "FillNull"), datafusion=("coalesce",),
         spark=Spark("coalesce", is_same=spark_semantics.has_known_type),
     ),
-    _calendar_part("year"),
-    _calendar_part("month"),
-    _calendar_part("day", spark="dayofmonth"),
-    _calendar_part("hour", domains.has_timestamp),
-    _calendar_part("minute", domains.has_timestamp),
+    _make_calendar_part_row("year"),
+    _make_calendar_part_row("month"),
+    _make_calendar_part_row("day", spark="dayofmonth"),
+    _make_calendar_part_row("hour", domains.has_timestamp),
+    _make_calendar_part_row("minute", domains.has_timestamp),
     Function(
-        "date_trunc", ("literal", "time"), _date_trunc_type, 2, 2, monotone=Monotone(1, keeps_order=True),
+        "date_trunc", ("literal", "time"), _find_date_trunc_type, 2, 2, monotone=Monotone(1, keeps_order=True),
         kernel=kernels.date_trunc, supports=domains.can_date_trunc, may_fail=True,
         spark=Spark(rule="date_trunc", is_same=True),
     ),
@@ -415,36 +457,37 @@ _ROWS = (
         spark=Spark(rule="trunc", is_same=True),
     ),
     Function(
-        "substring", ("text", "number", "number"), _get_text_type, 2, 3, monotone=_monotone_substring,
+        "substring", ("text", "number", "number"), _get_text_type, 2, 3, monotone=_find_order_of_substring,
         kernel=kernels.substring, supports=domains.is_plain_substring,
         spark=Spark(rule="substring", is_same=True),
         databases=Databases(dict.fromkeys(("postgres", "duckdb"), "SUBSTRING({0}, {1}, {2})"), _is_plain_slice),
     ),
     Function(
         "upper", ("text",), _get_text_type, 1, 1, kernel=kernels.upper, supports=domains.has_text,
-        aliases=("ucase",), pyarrow=("utf8_upper",),
+        aliases=("ucase",), pyarrow=("utf8_upper",), polars=("StringExpr.Uppercase",), datafusion=("upper",),
     ),
     Function(
         "lower", ("text",), _get_text_type, 1, 1, kernel=kernels.lower, supports=domains.has_text,
-        aliases=("lcase",), pyarrow=("utf8_lower",),
+        aliases=("lcase",), pyarrow=("utf8_lower",), polars=("StringExpr.Lowercase",), datafusion=("lower",),
     ),
     Function(
         "length", ("text",), types.LONG, 1, 1, kernel=kernels.length, supports=domains.has_text,
         aliases=("char_length", "character_length", "len"), pyarrow=("utf8_length",),
+        polars=("StringExpr.LenChars",), datafusion=("character_length",),
         spark=Spark("length", is_same=True),
         databases=Databases(dict.fromkeys(("postgres", "duckdb"), "CAST(LENGTH({0}) AS BIGINT)")),
     ),
     Function(
-        "element_at", ("map", "literal"), _map_value_type, 2, 2, Nulls.OWN, kernel=kernels.element_at,
+        "element_at", ("map", "literal"), _find_map_value_type, 2, 2, Nulls.OWN, kernel=kernels.element_at,
         supports=domains.has_text_key, zones=Zones.NEVER,
         spark=Spark(rule="element_at", is_same=spark_semantics.is_column_lookup),
     ),
     Function(
-        "partition_value", ("text", "literal"), _cast_type, 2, 2, Nulls.OWN, kernel=partition_value,
+        "partition_value", ("text", "literal"), _find_cast_type, 2, 2, Nulls.OWN, kernel=partition_value,
         supports=domains.has_text, may_fail=True, spark=Spark(rule="partition_value"),
     ),
     Function(
-        "try_partition_value", ("text", "literal"), _cast_type, 2, 2, Nulls.OWN, kernel=try_partition_value,
+        "try_partition_value", ("text", "literal"), _find_cast_type, 2, 2, Nulls.OWN, kernel=try_partition_value,
         supports=domains.has_text, spark=Spark(rule="try_partition_value"),
     ),
     Function("partition_text", ("literal",), types.STRING, 1, 1, Nulls.OWN),

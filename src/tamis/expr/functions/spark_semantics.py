@@ -24,9 +24,9 @@ import pyarrow as pa
 from tamis import types
 from tamis.expr.datetime_text import parse_date, parse_timestamp
 from tamis.expr.functions.domains import get_evaluation_type
-from tamis.expr.functions.table import COMPARISONS, FUNCTIONS, call_depends_on_zone, type_of
-from tamis.expr.nodes import Call, Column, Expr, Literal, transform, walk
-from tamis.types import decimal_digits, integer_range, is_bytes, is_number, is_ordered, is_text
+from tamis.expr.functions.table import FUNCTIONS, call_depends_on_zone, is_comparison, type_of
+from tamis.expr.nodes import AnyExpr, Call, Column, Expr, Leaf, Literal, replace_columns, walk
+from tamis.types import count_decimal_digits, get_integer_range, is_bytes, is_number, is_ordered, is_text
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -38,19 +38,15 @@ def is_equivalent_on_spark(expr: Expr, *, ansi: bool) -> bool:
     return all(_is_equivalent(node, ansi) for node in walk(expr))
 
 
-def has_spark_comparisons(expr: Expr, columns: Mapping[str, pa.DataType | None], *, is_utc: bool) -> bool:
+def has_spark_comparisons(expr: AnyExpr, columns: Mapping[str, pa.DataType | None], *, is_utc: bool) -> bool:
     """Return whether the comparisons of an unbound expression compare the values that Spark compares.
 
     Binding casts literals to the types of columns, and then the original types are lost.
     """
 
-    def add_type(node: Expr) -> Expr:
-        if not isinstance(node, Column) or node.type is not None:
-            return node
-        return Column(node.path, node.position, find_column_type(node, columns), node.exact)
-
-    tests = [node for node in walk(transform(expr, add_type)) if isinstance(node, Call)]
-    tests = [call for call in tests if call.function in COMPARISONS or call.function == "in"]
+    typed = replace_columns(expr, lambda leaf: Column(leaf.path, find_column_type(leaf, columns)))
+    tests = [node for node in walk(typed) if isinstance(node, Call)]
+    tests = [call for call in tests if is_comparison(call) or call.function == "in"]
     if not is_utc and any(map(call_depends_on_zone, tests)):
         return False
     return all(not _may_change_when_bound(call) or _is_equivalent_list(call) for call in tests)
@@ -62,13 +58,9 @@ def _may_change_when_bound(call: Call) -> bool:
     return all(each is not None and is_ordered(each) for each in known)
 
 
-def find_column_type(column: Column, columns: Mapping[str, pa.DataType | None]) -> pa.DataType | None:
+def find_column_type(column: Leaf, columns: Mapping[str, pa.DataType | None]) -> pa.DataType | None:
     """Return the type of an unbound column, or of a field inside of it."""
-    found = columns.get(column.path[0])
-    for name in column.path[1:]:
-        index = found.get_field_index(name) if found is not None and pa.types.is_struct(found) else -1
-        found = found.field(index).type if index >= 0 and found is not None else None
-    return found
+    return types.find_field_type(columns.get(column.path[0]), column.path[1:])
 
 
 def _is_equivalent(node: Expr, ansi: bool) -> bool:
@@ -119,7 +111,7 @@ def _is_equivalent_literal(literal: Literal, source: pa.DataType, target: pa.Dat
 def _is_parsed_equally(text: str, target: pa.DataType) -> bool:
     """Return whether Spark parses a string as Tamis does, with and without ANSI mode."""
     if pa.types.is_integer(target):
-        smallest, largest = integer_range(target)
+        smallest, largest = get_integer_range(target)
         return _INTEGER.fullmatch(text) is not None and smallest <= int(text) <= largest
     if target == types.DOUBLE:
         return _INTEGER.fullmatch(text) is not None
@@ -135,7 +127,7 @@ def _is_equivalent_number(literal: Literal, source: pa.DataType, target: pa.Data
         # Spark does not cast a double. It casts an integer to float, which is exact only for small ones.
         return target == types.DOUBLE or not pa.types.is_integer(source) or abs(value) <= _EXACT_IN_FLOATS
     if not pa.types.is_floating(source):
-        return _have_common_decimal(decimal_digits(source), decimal_digits(target))
+        return _have_common_decimal(count_decimal_digits(source), count_decimal_digits(target))
     # Both Spark and Tamis compare doubles.
     return bool(source == types.DOUBLE)
 
@@ -147,7 +139,7 @@ def _have_same_order(one: pa.DataType, other: pa.DataType) -> bool:
         if any(map(pa.types.is_floating, both)):
             # A float and an integer are compared as floats or as doubles, depending on ANSI mode.
             return types.DOUBLE in both and not any(map(pa.types.is_decimal, both))
-        return _have_common_decimal(decimal_digits(one), decimal_digits(other))
+        return _have_common_decimal(count_decimal_digits(one), count_decimal_digits(other))
     if is_bytes(one) and is_bytes(other):
         return True
     return _is_temporal(one) and _is_temporal(other)
@@ -232,7 +224,7 @@ def is_equivalent_cast(call: Call, ansi: bool) -> bool:
         return is_same if ansi or pa.types.is_floating(target) else False
     if not (pa.types.is_integer(target) or pa.types.is_decimal(target)):
         return False
-    (digits, scale), (room, own) = decimal_digits(source), decimal_digits(target)
+    (digits, scale), (room, own) = count_decimal_digits(source), count_decimal_digits(target)
     if pa.types.is_integer(target) and pa.types.is_integer(source):
         return bool(ansi or source.bit_width <= target.bit_width)
     return own >= scale and (ansi or room - own >= digits - scale)

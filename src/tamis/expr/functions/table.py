@@ -10,15 +10,32 @@ and for a reversing one `-hi <= -x <= -lo`. This holds for rounded arithmetic to
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 import pyarrow as pa
 
+from tamis import types
 from tamis.errors import InvalidArgument
 from tamis.expr.functions.kernels import Kernel
-from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_operands, walk
+from tamis.expr.nodes import (
+    FALSE,
+    TRUE,
+    AnyExpr,
+    Call,
+    Column,
+    Expr,
+    Leaf,
+    Literal,
+    fold,
+    get_operands,
+    make_unbound_error,
+    not_,
+    walk,
+)
+from tamis.expr.patterns import LikePattern
 from tamis.types import can_hold_numbers, is_number, type_from_name
 
 UNBOUNDED = 1_000_000_000
@@ -106,6 +123,12 @@ class Function:
     """Whether the kernel computes a call exactly as Spark does; None stands for all calls."""
     may_fail: bool | Callable[[Call], bool] = False
     """Whether the kernel fails on some values: on overflow, or on values out of range."""
+    negation: str | None = None
+    """The function that is TRUE where this one is FALSE, FALSE where it is TRUE, and NULL where it is NULL."""
+    mirrored: str | None = None
+    """The function that compares the two sides in the other order: `5 < a` is `a > 5`. Only comparisons have one."""
+    pattern: Callable[[tuple[Expr, ...]], LikePattern | None] | None = None
+    """What a test of a text looks for in its first argument; None if that is not a constant."""
     zones: Zones = Zones.BY_TYPE
     is_leakproof: Callable[[tuple[Expr, ...]], bool] | None = None
     """Whether a call may be tested on rows that a policy hides; None: it may not."""
@@ -115,12 +138,16 @@ class Function:
     """Other names in Spark's SQL, and in PySpark's Columns."""
     pyarrow: tuple[str, ...] = ()
     """The functions of `pyarrow.compute` that mean the same in an expression."""
+    polars: tuple[str, ...] = ()
+    """The operators and functions of Polars that mean the same, as its JSON names them."""
+    datafusion: tuple[str, ...] = ()
+    """The operators, nodes and functions of DataFusion that mean the same."""
     classes: tuple[str, ...] = ()
     """Classes of filters of pyiceberg and of Spark's data sources: of a column, or of a column and a literal."""
     spark: Spark = Spark()
     duckdb: str | None = None
     """An SQL expression of the embedded DuckDB that computes a call from all its arguments, as in `Databases`.
-    Functions of `tamis.engines.duckdb.functions` need none."""
+    None: the row of that name in `tamis.engines.duckdb.functions` says what computes it, if there is one."""
     databases: Databases = Databases({})
 
     def accepts(self, count: int) -> bool:
@@ -154,6 +181,11 @@ def register_function(function: Function) -> None:
     ALIASES.update(dict.fromkeys(function.aliases, function.name))
 
 
+def find_foreign_function(name: str, column: Callable[[Function], tuple[str, ...]]) -> Function | None:
+    """Return the function that another library calls by a name; `column` has the names of that library."""
+    return next((row for row in FUNCTIONS.values() if name in column(row)), None)
+
+
 def find_function(name: str) -> Function | None:
     """Return the row of a function, also of one that only predicates over metadata call."""
     return FUNCTIONS.get(name) or METADATA_FUNCTIONS.get(name)
@@ -165,16 +197,57 @@ NOT_DETERMINISTIC = frozenset({
 })  # fmt: skip
 """Functions that return another value for each call. The current time is not among them: it is fixed per query."""
 
-NEGATIONS = {
-    "=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">",
-    "is_null": "is_not_null", "is_not_null": "is_null",
-}  # fmt: skip
-"""`NOT (a < b)` is `a >= b`: exact for TRUE, FALSE and NULL, because NaN is part of the order."""
 
-MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
-"""`5 < a` is `a > 5`."""
+def find_nondeterministic_function(expr: AnyExpr) -> str | None:
+    """Return the name of a function in an expression that returns another value for each call; None without one."""
+    for node in walk(expr):
+        match node:
+            case Call("sql", (Literal(str() as text), *_)):
+                names = re.findall(r"\b(\w+)\s*\(", text.lower())
+            case Call(function):
+                names = [function]
+            case _:
+                continue
+        if found := NOT_DETERMINISTIC.intersection(names):
+            return min(found)
+    return None
 
-COMPARISONS = frozenset(MIRRORED)
+
+def is_comparison(call: Call[Leaf]) -> bool:
+    return call.function in FUNCTIONS and FUNCTIONS[call.function].mirrored is not None
+
+
+def tests_value(call: Call[Leaf]) -> bool:
+    """Return whether a call is a predicate on values, and not on other predicates."""
+    known = FUNCTIONS.get(call.function)
+    return known is not None and known.returns == types.BOOLEAN and known.arguments[0] != "boolean"
+
+
+def mirror(call: Call) -> Call:
+    """Return a comparison with its sides exchanged: `5 < a` becomes `a > 5`."""
+    return Call(FUNCTIONS[call.function].mirrored or call.function, call.args[::-1])
+
+
+def negate(predicate: Expr) -> Expr:
+    """Return the negation of a predicate, exact for TRUE, FALSE and NULL: of `a < b`, `a >= b`."""
+    match predicate:
+        case Literal(value=bool() as value):
+            return FALSE if value else TRUE
+        case Literal(value=None):
+            return predicate
+        case Call(function, args) if function in FUNCTIONS and (opposite := FUNCTIONS[function].negation) is not None:
+            return Call(opposite, args)
+        case _:
+            return not_(predicate)
+
+
+def find_pattern(expr: Expr) -> LikePattern | None:
+    """Return what a test of a text looks for in its first argument; None for other expressions."""
+    match expr:
+        case Call(function, args) if function in FUNCTIONS and (find := FUNCTIONS[function].pattern) is not None:
+            return find(args)
+        case _:
+            return None
 
 
 def type_of(expr: Expr) -> pa.DataType | None:
@@ -200,6 +273,8 @@ def _compute_type(node: Expr, arg_types: ArgTypes) -> pa.DataType | None:
                 found = known.returns if known is not None and known.accepts(len(args)) else None
                 object.__setattr__(node, "_type", (found(args, arg_types) if callable(found) else found,))
             return node._type[0] if node._type is not None else None
+        case _:
+            raise make_unbound_error(node)
 
 
 def strip_widening_casts(value: Expr) -> Expr:

@@ -18,7 +18,7 @@ from tamis.expr.interop.from_polars import from_polars, is_polars_expression
 from tamis.expr.interop.from_pyarrow import from_pyarrow
 from tamis.expr.interop.from_pyiceberg import from_pyiceberg
 from tamis.expr.interop.from_pyspark import from_pyspark, is_pyspark_column
-from tamis.expr.nodes import Call, Column, Expr, Literal, and_, not_, or_
+from tamis.expr.nodes import AnyExpr, Call, Column, Literal, Name, and_, not_, or_
 from tamis.expr.normalise import freeze_current_time
 from tamis.expr.wire.partition_filter import PartitionFilter
 
@@ -28,7 +28,7 @@ _KINDS = (
 )
 
 
-def to_expr(where: object) -> Expr | None:
+def to_expr(where: object) -> AnyExpr | None:
     """Return a `where` as an expression; None for no filter.
 
     A list is the AND of its items, and a list of lists the OR of the lists, as in pyarrow. The current time in the
@@ -38,9 +38,9 @@ def to_expr(where: object) -> Expr | None:
     return freeze_current_time(or_(*(and_(*group) for group in groups))) if groups else None
 
 
-def _to_groups(where: object) -> list[list[Expr]]:
+def _to_groups(where: object) -> list[list[AnyExpr]]:
     """Return the filters in groups: a row must pass all filters of at least one group. No groups mean no filter."""
-    items = _items(where)
+    items = _list_items(where)
     lists = [item for item in items if _is_list(item) and item]
     if not lists:
         group = [_to_filter(item) for item in items if not _is_list(item)]
@@ -50,7 +50,7 @@ def _to_groups(where: object) -> list[list[Expr]]:
             "a where list mixes lists, which are combined with OR, with other filters, which are combined with AND: "
             "join them with | and &, as in (col('a') == 1) | (col('b') == 2), or write SQL text"
         )
-    inner = [_items(each) for each in lists]
+    inner = [_list_items(each) for each in lists]
     if any(map(_is_list, chain(*inner))):
         raise InvalidArgument(
             "a where has lists inside of lists of lists: a list of lists is the OR of the lists, a list the AND. "
@@ -59,7 +59,7 @@ def _to_groups(where: object) -> list[list[Expr]]:
     return [[_to_filter(item) for item in each] for each in inner if each]
 
 
-def _items(where: object) -> list[object]:
+def _list_items(where: object) -> list[object]:
     """Return the items of a list without None; a single filter is a list of one."""
     if not _is_list(where):
         return [] if where is None else [where]
@@ -71,7 +71,7 @@ def _is_list(item: object) -> TypeGuard[list[object] | tuple[object, ...]]:
     return isinstance(item, list | tuple) and not is_condition(item)
 
 
-def _to_filter(where: object) -> Expr:
+def _to_filter(where: object) -> AnyExpr:
     match where:
         case tuple() if is_condition(where):
             return from_condition(where)
@@ -82,7 +82,7 @@ def _to_filter(where: object) -> Expr:
             return parse_sql(where)
         case Expression():
             return where.node
-        case Column() | Literal() | Call():
+        case Name() | Column() | Literal() | Call():
             return where
         case PartitionFilter():
             return where.to_expr()
@@ -162,14 +162,14 @@ def refuse_malformed(item: list[object] | tuple[object, ...]) -> None:
 
 def _is_name(item: object) -> bool:
     is_path = isinstance(item, tuple | list) and bool(item) and all(isinstance(part, str) for part in item)
-    return isinstance(item, str | Expression | Column) or is_path
+    return isinstance(item, str | Expression | Name | Column) or is_path
 
 
 def _normalise_operator(item: object) -> str | None:
     return " ".join(item.lower().split()) if isinstance(item, str) else None
 
 
-def from_condition(condition: Condition) -> Expr:
+def from_condition(condition: Condition) -> AnyExpr:
     name, sign, value = condition
     operator = _normalise_operator(sign)
     column = _to_column(name)
@@ -187,7 +187,7 @@ def from_condition(condition: Condition) -> Expr:
     return _COMPARISONS[operator](column, value).node
 
 
-def _build_membership(column: Expression, values: list[object], *, is_in: bool) -> Expr:
+def _build_membership(column: Expression, values: list[object], *, is_in: bool) -> AnyExpr:
     present = [value for value in values if value is not None]
     found = column.isin(present).node
     has_none = len(present) < len(values)
@@ -202,9 +202,9 @@ def _to_column(name: object) -> Expression:
             return name
         case str():
             return col(name)
-        case Column():
+        case Name() | Column():
             return Expression(name)
         case [*path]:
-            return Expression(Column(tuple(str(part) for part in path)))
+            return Expression(Name(tuple(str(part) for part in path)))
         case _:
             raise AssertionError(f"not the name of a column: {name!r}")

@@ -15,9 +15,12 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import ExpressionError, TypeMismatch
-from tamis.expr.functions.table import FUNCTIONS
+from tamis.expr.bind import ARROW_CAST
+from tamis.expr.foreign import AS_ARROW, mark
+from tamis.expr.functions.table import find_foreign_function
+from tamis.expr.interop.translate_tree import build_membership
 from tamis.expr.literals import literal
-from tamis.expr.nodes import FALSE, NULL, Call, Column, Expr, Literal, and_, not_, or_
+from tamis.expr.nodes import NULL, Call, Literal, Name, Unbound, and_, not_, or_
 from tamis.types import type_from_name, type_name
 
 _NAN = Literal(float("nan"), types.DOUBLE)
@@ -32,14 +35,14 @@ class _NullMatching(IntEnum):
     INCONCLUSIVE = 3
 
 
-def from_pyarrow(expression: pc.Expression) -> Expr:
+def from_pyarrow(expression: pc.Expression) -> Unbound:
     """Translate a `pyarrow.compute.Expression`; a function without a counterpart is an error that names it.
 
     The translation is TRUE, FALSE and NULL where pyarrow's expression is, with these exceptions, in which the semantics
     of Tamis apply:
 
-    - NaN equals itself and is larger than every number; in pyarrow every comparison with NaN is false;
-    - integers are computed in 64 bits and do not wrap around, floats in double precision;
+    - integers are computed in 64 bits and do not wrap around;
+    - `is_in` finds -0.0 where the list has 0.0, and the other way round;
     - `ignore_case` compares lower-case texts.
 
     pyarrow's `divide` truncates integers and returns infinity where `/` returns NULL, so it is translated only if the
@@ -54,9 +57,9 @@ def from_pyarrow(expression: pc.Expression) -> Expr:
             case "call":
                 calls.append(_OpenCall(text))
             case "field_ref":
-                calls[-1].args.append(Column((text,), exact=True))
+                calls[-1].args.append(Name((text,), exact=True))
             case "nested_field_ref":
-                calls[-1].args.append(Column(_read_nested_path(text, tokens), exact=True))
+                calls[-1].args.append(Name(_read_nested_path(text, tokens), exact=True))
             case "literal":
                 calls[-1].args.append(literal(layout.value(text)))
             case "options":
@@ -76,7 +79,7 @@ class _OpenCall:
     """A call whose arguments are not complete yet."""
 
     function: str
-    args: list[Expr] = field(default_factory=list)
+    args: list[Unbound] = field(default_factory=list)
     options: dict[str, pa.Scalar] | None = None
 
     def option(self, name: str, default: Any = None) -> Any:
@@ -110,11 +113,11 @@ def _read_options(layout: Layout, index: str) -> dict[str, pa.Scalar]:
     return dict(value.items())
 
 
-def _translate(call: _OpenCall) -> Expr:
-    named = next((known for known in FUNCTIONS.values() if call.function in known.pyarrow), None)
+def _translate(call: _OpenCall) -> Unbound:
+    named = find_foreign_function(call.function, lambda row: row.pyarrow)
     if named is not None:
         _check_arguments(call, named.accepts(len(call.args)))
-        return Call(named.name, tuple(call.args))
+        return mark(AS_ARROW, Call(named.name, tuple(call.args)))
     if call.function not in _TRANSLATIONS:
         raise ExpressionError(f"the pyarrow function {call.function!r} has no counterpart here: {ADVICE}")
     arguments, translate = _TRANSLATIONS[call.function]
@@ -127,37 +130,37 @@ def _check_arguments(call: _OpenCall, is_accepted: bool) -> None:
         raise make_unknown_layout_error(f"{call.function} of {len(call.args)} arguments")
 
 
-def _translate_strict(function: str) -> Callable[[_OpenCall], Expr]:
+def _translate_strict(function: str) -> Callable[[_OpenCall], Unbound]:
     """Translate pyarrow's `and` or `or`. Unlike `…_kleene`, they are NULL as soon as an argument is NULL."""
 
-    def translate(call: _OpenCall) -> Expr:
+    def translate(call: _OpenCall) -> Unbound:
         is_unknown = or_(*(Call("is_null", (arg,)) for arg in call.args))
         return Call("case", (is_unknown, NULL, Call(function, tuple(call.args))))
 
     return translate
 
 
-def _translate_and_not(call: _OpenCall) -> Expr:
+def _translate_and_not(call: _OpenCall) -> Unbound:
     left, right = call.args
     return and_(left, not_(right))
 
 
-def _translate_if_else(call: _OpenCall) -> Expr:
+def _translate_if_else(call: _OpenCall) -> Unbound:
     # CASE returns the last value where the condition is NULL; pyarrow returns NULL.
     condition, value, otherwise = call.args
-    return Call("case", (Call("is_null", (condition,)), NULL, condition, value, otherwise))
+    return mark(AS_ARROW, Call("case", (Call("is_null", (condition,)), NULL, condition, value, otherwise)))
 
 
-def _translate_is_null(call: _OpenCall) -> Expr:
+def _translate_is_null(call: _OpenCall) -> Unbound:
     is_null = Call("is_null", tuple(call.args))
     return or_(is_null, _translate_is_nan(call)) if call.flag("nan_is_null") else is_null
 
 
-def _translate_is_nan(call: _OpenCall) -> Expr:
+def _translate_is_nan(call: _OpenCall) -> Unbound:
     return Call("=", (call.args[0], _NAN))
 
 
-def _translate_is_in(call: _OpenCall) -> Expr:
+def _translate_is_in(call: _OpenCall) -> Unbound:
     """Translate `is_in`, which treats NULL in four ways.
 
     |                               | MATCH                  | SKIP  | EMIT_NULL | INCONCLUSIVE      |
@@ -170,34 +173,30 @@ def _translate_is_in(call: _OpenCall) -> Expr:
     if pa.types.is_dictionary(items.type):
         items = items.dictionary_decode()
     behaviour = call.option("null_matching_behavior").as_py()
-    members = [literal(item) for item in items.drop_null()]
-    if behaviour == _NullMatching.INCONCLUSIVE and items.null_count:
-        members.append(Literal(None, items.type))
-    is_member = Call("in", (value, *members)) if members else None
     match behaviour:
-        case _NullMatching.MATCH if items.null_count:
-            is_null = Call("is_null", (value,))
-            return is_null if is_member is None else or_(is_null, is_member)
-        case _NullMatching.MATCH | _NullMatching.SKIP:
-            # FALSE AND NULL is FALSE: NULL is not a member.
-            return FALSE if is_member is None else and_(Call("is_not_null", (value,)), is_member)
+        case _NullMatching.MATCH:
+            return build_membership(AS_ARROW, value, items, nulls_equal=True)
+        case _NullMatching.SKIP:
+            return build_membership(AS_ARROW, value, items.drop_null(), nulls_equal=True)
+        case _NullMatching.INCONCLUSIVE if items.null_count:
+            members = (*map(literal, items.drop_null()), Literal(None, items.type))
+            return mark(AS_ARROW, Call("in", (value, *members)))
         case _NullMatching.EMIT_NULL | _NullMatching.INCONCLUSIVE:
-            # `x <> x` is FALSE, and NULL for NULL.
-            return Call("<>", (value, value)) if is_member is None else is_member
+            return build_membership(AS_ARROW, value, items, nulls_equal=False)
         case _:
             raise make_unknown_layout_error(f"null_matching_behavior {behaviour}")
 
 
-def _translate_text_match(function: str) -> Callable[[_OpenCall], Expr]:
-    def translate(call: _OpenCall) -> Expr:
-        value, pattern = _value_and_pattern(call)
+def _translate_text_match(function: str) -> Callable[[_OpenCall], Unbound]:
+    def translate(call: _OpenCall) -> Unbound:
+        value, pattern = _split_pattern_match(call)
         return Call(function, (value, Literal(pattern, types.STRING)))
 
     return translate
 
 
-def _translate_match_like(call: _OpenCall) -> Expr:
-    value, pattern = _value_and_pattern(call)
+def _translate_match_like(call: _OpenCall) -> Unbound:
+    value, pattern = _split_pattern_match(call)
     if re.search(r"\\(?![%_])", pattern):
         # pyarrow interprets such a backslash in one of two ways, depending on the rest of the pattern.
         raise ExpressionError(
@@ -207,7 +206,7 @@ def _translate_match_like(call: _OpenCall) -> Expr:
     return Call("like", (value, Literal(pattern, types.STRING)))
 
 
-def _value_and_pattern(call: _OpenCall) -> tuple[Expr, str]:
+def _split_pattern_match(call: _OpenCall) -> tuple[Unbound, str]:
     try:
         pattern = call.option("pattern").as_py()
     except UnicodeDecodeError as error:
@@ -220,7 +219,7 @@ def _value_and_pattern(call: _OpenCall) -> tuple[Expr, str]:
     return value, pattern
 
 
-def _translate_cast(call: _OpenCall) -> Expr:
+def _translate_cast(call: _OpenCall) -> Unbound:
     target = call.option("to_type").type
     if any(call.flag(name) for name in call.options or {} if name.startswith("allow_")):
         raise ExpressionError(
@@ -236,10 +235,11 @@ def _translate_cast(call: _OpenCall) -> Expr:
         has_name = False
     if not has_name:
         raise ExpressionError(f"pyarrow's cast to {target} has no counterpart here: {ADVICE}")
-    return Call("cast", (call.args[0], Literal(name, types.STRING)))
+    # What it means depends on the type of a column, which binding knows.
+    return Call(ARROW_CAST, (call.args[0], Literal(name, types.STRING)))
 
 
-def _translate_divide(call: _OpenCall) -> Expr:
+def _translate_divide(call: _OpenCall) -> Unbound:
     dividend, divisor = call.args
     if not (_is_floating(dividend) or _is_floating(divisor)):
         raise ExpressionError(
@@ -251,29 +251,29 @@ def _translate_divide(call: _OpenCall) -> Expr:
             "pyarrow's divide returns infinity for a divisor of zero, but here it is NULL: "
             f"use the / operator of pyarrow expressions, which raises for zero, or {ADVICE}"
         )
-    return Call("/", (dividend, divisor))
+    return mark(AS_ARROW, Call("/", (dividend, divisor)))
 
 
-def _is_floating(expr: Expr) -> bool:
+def _is_floating(expr: Unbound) -> bool:
     match expr:
         case Literal(type=data_type):
             return bool(pa.types.is_floating(data_type))
-        case Call("cast", (_, Literal(value=str() as name))):
+        case Call(function, (_, Literal(value=str() as name))) if function == ARROW_CAST:
             return bool(pa.types.is_floating(type_from_name(name)))
         case _:
             return False
 
 
-def _translate_struct_field(call: _OpenCall) -> Expr:
+def _translate_struct_field(call: _OpenCall) -> Unbound:
     path = call.option("field_ref").as_py()
     match call.args[0]:
-        case Column(path=outer) if isinstance(path, str) and re.fullmatch(r"(?:\.[^.\[\\]+)+", path):
-            return Column((*outer, *path[1:].split(".")), exact=True)
+        case Name(path=outer) if isinstance(path, str) and re.fullmatch(r"(?:\.[^.\[\\]+)+", path):
+            return Name((*outer, *path[1:].split(".")), exact=True)
         case _:
             raise ExpressionError(f"pyarrow's struct_field {path!r} is not a plain path of a column: {ADVICE}")
 
 
-_TRANSLATIONS: dict[str, tuple[int, Callable[[_OpenCall], Expr]]] = {
+_TRANSLATIONS: dict[str, tuple[int, Callable[[_OpenCall], Unbound]]] = {
     "and_not_kleene": (2, _translate_and_not),
     "and": (2, _translate_strict("and")),
     "or": (2, _translate_strict("or")),

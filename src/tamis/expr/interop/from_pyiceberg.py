@@ -9,14 +9,16 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import ExpressionError
-from tamis.expr.functions.table import FUNCTIONS
+from tamis.expr.foreign import AS_ICEBERG
+from tamis.expr.functions.table import find_foreign_function, is_comparison
+from tamis.expr.interop.translate_tree import Parts, translate_tree
 from tamis.expr.literals import literal
-from tamis.expr.nodes import FALSE, TRUE, Call, Column, Expr, Literal, and_, not_, or_
+from tamis.expr.nodes import FALSE, TRUE, Call, Literal, Name, Unbound, and_, not_, or_
 
 _NAN = Literal(float("nan"), types.DOUBLE)
 
 
-def from_pyiceberg(expression: Any) -> Expr:
+def from_pyiceberg(expression: Any) -> Unbound:
     """Translate an unbound `BooleanExpression` into a predicate for the rows that a pyiceberg scan returns.
 
     A pyiceberg scan filters rows with pyarrow, which treats NULL as follows, also below `Not`:
@@ -28,35 +30,23 @@ def from_pyiceberg(expression: Any) -> Expr:
     | In (of two values or more)                | FALSE   | `x IS NOT NULL AND x IN (…)`      |
     | NotIn (of two values or more)             | TRUE    | `x IS NULL OR NOT x IN (…)`       |
 
-    pyiceberg itself turns `In` and `NotIn` of one value into `EqualTo` and `NotEqualTo`. NaN is larger than every
-    number and equal to itself, as everywhere in Tamis; in a pyiceberg scan every comparison with NaN is false.
+    pyiceberg itself turns `In` and `NotIn` of one value into `EqualTo` and `NotEqualTo`. Literals get the type of the
+    column, comparisons with NaN are FALSE, and a comparison with a number out of the range of the column's type is TRUE
+    or FALSE also for NULL: see `tamis.expr.foreign`. Unlike in a pyiceberg scan, `In` finds -0.0 where it has 0.0.
     """
-    from pyiceberg import expressions as iceberg
-
-    results: list[Expr] = []
-    # AND, OR and NOT are visited twice: first to push their operands, then to combine the results.
-    stack: list[tuple[Any, bool]] = [(expression, False)]
-    while stack:
-        node, has_results = stack.pop()
-        match node:
-            case iceberg.And() | iceberg.Or() if has_results:
-                right, left = results.pop(), results.pop()
-                results.append(and_(left, right) if isinstance(node, iceberg.And) else or_(left, right))
-            case iceberg.Not() if has_results:
-                results.append(not_(results.pop()))
-            case iceberg.And() | iceberg.Or():
-                stack += [(node, True), (node.right, False), (node.left, False)]
-            case iceberg.Not():
-                stack += [(node, True), (node.child, False)]
-            case _:
-                results.append(_translate_leaf(node))
-    return results[0]
+    return translate_tree(expression, _translate)
 
 
-def _translate_leaf(node: Any) -> Expr:
+def _translate(node: Any) -> Unbound | Parts:
     from pyiceberg import expressions as iceberg
 
     match node:
+        case iceberg.And():
+            return Parts([node.left, node.right], lambda args: and_(*args))
+        case iceberg.Or():
+            return Parts([node.left, node.right], lambda args: or_(*args))
+        case iceberg.Not():
+            return Parts([node.child], lambda args: not_(*args))
         case iceberg.AlwaysTrue():
             return TRUE
         case iceberg.AlwaysFalse():
@@ -70,39 +60,42 @@ def _translate_leaf(node: Any) -> Expr:
             )
     match node:
         case iceberg.IsNaN():
-            return Call("=", (column, _NAN))
+            return Call(AS_ICEBERG, (Call("=", (column, _NAN)),))
         case iceberg.NotNaN():
-            return Call("<>", (column, _NAN))
+            return Call(AS_ICEBERG, (Call("<>", (column, _NAN)),))
         case iceberg.In():
-            return and_(Call("is_not_null", (column,)), _build_membership(column, node))
+            return _build_membership(column, node)
         case iceberg.NotIn():
-            return or_(Call("is_null", (column,)), not_(_build_membership(column, node)))
+            return not_(_build_membership(column, node))
         case iceberg.NotStartsWith():
             return not_(Call("startswith", (column, _to_literal(node.literal))))
         case _:
             kind = type(node).__name__
-            named = next((known for known in FUNCTIONS.values() if kind in known.classes), None)
+            named = find_foreign_function(kind, lambda row: row.classes)
             if named is None:
                 raise ExpressionError(
                     f"the pyiceberg predicate {kind} has no counterpart here: write the filter as SQL text"
                 )
-            return Call(named.name, (column,) if named.most == 1 else (column, _to_literal(node.literal)))
+            if named.most == 1:
+                return Call(named.name, (column,))
+            call = Call(named.name, (column, _to_literal(node.literal)))
+            return Call(AS_ICEBERG, (call,)) if is_comparison(call) else call
 
 
-def _to_column(term: Any) -> Column:
+def _to_column(term: Any) -> Name:
     from pyiceberg.expressions import Reference
 
     if not isinstance(term, Reference):
         raise ExpressionError(f"the pyiceberg term {type(term).__name__} is not a column: write the filter as SQL text")
     parts = tuple(term.name.split("."))
     # A dot separates the fields of a nested column; a name that starts or ends with a dot is one name.
-    return Column(parts if all(parts) else (term.name,), exact=True)
+    return Name(parts if all(parts) else (term.name,), exact=True)
 
 
-def _build_membership(column: Column, node: Any) -> Call:
+def _build_membership(column: Name, node: Any) -> Call[Name]:
     # pyiceberg holds a set, whose order changes from run to run.
     members = sorted(node.literals, key=lambda member: (type(member).__name__, member.value))
-    return Call("in", (column, *(_to_literal(member) for member in members)))
+    return Call(AS_ICEBERG, (Call("in", (column, *(_to_literal(member) for member in members))),))
 
 
 def _to_literal(value: Any) -> Literal:

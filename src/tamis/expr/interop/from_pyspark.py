@@ -17,12 +17,10 @@ from tamis.errors import ExpressionError, to_one_line
 from tamis.expr.builder import split_name
 from tamis.expr.datetime_text import parse_timestamp
 from tamis.expr.functions.table import ALIASES, FUNCTIONS
-from tamis.expr.interop.translate_tree import Parts, translate_tree
+from tamis.expr.interop.translate_tree import ADVICE, Parts, translate_tree
 from tamis.expr.literals import literal
-from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, not_, transform, walk
+from tamis.expr.nodes import FALSE, Call, Literal, Name, Unbound, not_, replace_columns, walk
 from tamis.expr.sql.printer import to_sql
-
-_ADVICE = "write the filter as SQL text"
 
 _INFIX_SYNTAX = {"&": "&", "|": "|", "^": "^", "ilike": "ILIKE"}
 """Functions that SQL writes between two arguments, and that are not in `tamis.expr.functions.table`."""
@@ -33,20 +31,20 @@ def is_pyspark_column(value: object) -> bool:
     return any(kind.__name__ == "Column" and kind.__module__.startswith("pyspark.sql.") for kind in type(value).__mro__)
 
 
-def from_pyspark(column: Any) -> Expr:
+def from_pyspark(column: Any) -> Unbound:
     """Translate a Column that was built from names and functions, such as `F.col("a.b") > 5`.
 
     Python UDFs, windows, lambda functions and subqueries are not supported, and raise an error that names them.
     """
     is_classic = hasattr(column, "_jc")
-    translate: Callable[[Any], Expr | Parts] = _translate_classic if is_classic else _translate_connect
+    translate: Callable[[Any], Unbound | Parts] = _translate_classic if is_classic else _translate_connect
     return translate_tree(column._jc.node() if is_classic else column._expr, translate)
 
 
 # --- Both kinds ---------------------------------------------------------------------------------------------------
 
 
-def _build_function(name: str, args: tuple[Expr, ...]) -> Expr:
+def _build_function(name: str, args: tuple[Unbound, ...]) -> Unbound:
     """Build a call from PySpark's name of the function."""
     lowered = name.lower()
     if lowered == "in":
@@ -62,50 +60,50 @@ def _build_function(name: str, args: tuple[Expr, ...]) -> Expr:
     return _build_from_text(f"{called}({', '.join(['{}'] * len(args))})", args, name)
 
 
-def _build_cast(target: str, is_try: bool) -> Callable[[tuple[Expr, ...]], Expr]:
+def _build_cast(target: str, is_try: bool) -> Callable[[tuple[Unbound, ...]], Unbound]:
     return lambda args: _build_from_text(f"{'TRY_CAST' if is_try else 'CAST'}({{}} AS {target})", args)
 
 
-def _build_case(parts: tuple[Expr, ...]) -> Expr:
+def _build_case(parts: tuple[Unbound, ...]) -> Unbound:
     return Call("case", parts)
 
 
-def _build_extract(parts: tuple[Expr, ...]) -> Expr:
+def _build_extract(parts: tuple[Unbound, ...]) -> Unbound:
     """Build the access to a struct field by name, or to an array element by index."""
     match parts:
-        case Column(path=path), Literal(value=str() as name):
-            return Column((*path, name), exact=True)
+        case Name(path=path), Literal(value=str() as name):
+            return Name((*path, name), exact=True)
         case _:
             return _build_from_text("{}[{}]", parts)
 
 
-def _build_from_text(template: str, args: tuple[Expr, ...], function: str = "") -> Expr:
+def _build_from_text(template: str, args: tuple[Unbound, ...], function: str = "") -> Unbound:
     """Build a call through SQL text, from arguments that are already expressions.
 
     Literals and columns are written into the text, because its meaning may depend on them. Calls are replaced by
     placeholder columns, so that nested functions are not parsed again at each level.
     """
-    placeholders = {Column((f"\0{index}",)): arg for index, arg in enumerate(args) if isinstance(arg, Call)}
+    placeholders = {Name((f"\0{index}",)): arg for index, arg in enumerate(args) if isinstance(arg, Call)}
     by_argument = {id(arg): placeholder for placeholder, arg in placeholders.items()}
     parsed = _parse(template.format(*(to_sql(by_argument.get(id(arg), arg)) for arg in args)), function)
     if any(isinstance(node, Call) and node.function == "sql" for node in walk(parsed)):
         # Syntax that is kept as text must be the whole text, without placeholders.
         return _parse(template.format(*(_to_bracketed_sql(arg) for arg in args)), function)
-    return transform(parsed, lambda node: placeholders.get(node, node) if isinstance(node, Column) else node)
+    return replace_columns(parsed, lambda name: placeholders.get(name, name))
 
 
-def _to_bracketed_sql(arg: Expr) -> str:
+def _to_bracketed_sql(arg: Unbound) -> str:
     return f"({to_sql(arg)})" if isinstance(arg, Call) else to_sql(arg)
 
 
-def _parse_sql(text: str) -> Expr:
+def _parse_sql(text: str) -> Unbound:
     # The import loads sqlglot, which few Columns need.
     from tamis.expr.sql.parse import parse_sql
 
     return parse_sql(text)
 
 
-def _parse(text: str, function: str) -> Expr:
+def _parse(text: str, function: str) -> Unbound:
     try:
         return _parse_sql(text)
     except ExpressionError as error:
@@ -114,11 +112,11 @@ def _parse(text: str, function: str) -> Expr:
 
 
 def _quote_name(name: str) -> str:
-    return name if name.replace("_", "a").isalnum() and name.isascii() else to_sql(Column((name,), exact=True))
+    return name if name.replace("_", "a").isalnum() and name.isascii() else to_sql(Name((name,), exact=True))
 
 
 def _make_unsupported_error(what: str) -> ExpressionError:
-    return ExpressionError(f"{what} of a PySpark Column has no counterpart here: {_ADVICE}")
+    return ExpressionError(f"{what} of a PySpark Column has no counterpart here: {ADVICE}")
 
 
 def _from_microseconds(value: int) -> Literal:
@@ -128,12 +126,12 @@ def _from_microseconds(value: int) -> Literal:
 # --- Classic sessions ---------------------------------------------------------------------------------------------
 
 
-def _translate_classic(node: Any) -> Expr | Parts:
+def _translate_classic(node: Any) -> Unbound | Parts:
     match node.productPrefix():
         case "Literal":
             return _translate_classic_literal(node.value())
         case "UnresolvedAttribute":
-            return Column(tuple(_to_list(node.nameParts())), exact=True)
+            return Name(tuple(_to_list(node.nameParts())), exact=True)
         case "UnresolvedFunction":
             name = str(node.functionName())
             if node.isDistinct():
@@ -160,13 +158,13 @@ def _translate_classic(node: Any) -> Expr | Parts:
             raise _make_unsupported_error(f"the part {kind}")
 
 
-def _resolve_attribute(expression: Any) -> Expr:
+def _resolve_attribute(expression: Any) -> Unbound:
     """Return the column of an attribute that a DataFrame resolved, as in `df.x`."""
     kind = expression.getClass().getSimpleName()
     if kind != "AttributeReference":
         name = expression.prettyName() if kind != "PythonUDF" else expression.name()
         raise _make_unsupported_error(f"the function {name!r} ({kind})")
-    return Column((str(expression.name()),), exact=True)
+    return Name((str(expression.name()),), exact=True)
 
 
 def _to_list(sequence: Any) -> list[Any]:
@@ -211,12 +209,12 @@ def _translate_classic_literal(value: Any) -> Literal:
 # --- Connect sessions ---------------------------------------------------------------------------------------------
 
 
-def _translate_connect(node: Any) -> Expr | Parts:
+def _translate_connect(node: Any) -> Unbound | Parts:
     match type(node).__name__:
         case "LiteralExpression":
             return _translate_connect_literal(node)
         case "ColumnReference":
-            return Column(split_name(node._unparsed_identifier), exact=True)
+            return Name(split_name(node._unparsed_identifier), exact=True)
         case "UnresolvedFunction" | "CallFunction":
             name = str(node._name)
             if getattr(node, "_is_distinct", False):

@@ -1,4 +1,4 @@
-"""What translations from other libraries share: the walk over a tree, and the checks of arithmetic.
+"""What translations from other libraries, and from SQL, share: the walk over a tree, and the checks of arithmetic.
 
 The walk does not recurse, because the user decides how deep a tree is.
 """
@@ -11,7 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.expr.nodes import Call, Expr, Literal
+from tamis.errors import ExpressionError
+from tamis.expr.foreign import mark, remove_mark
+from tamis.expr.functions.table import Function, Precedence
+from tamis.expr.literals import literal
+from tamis.expr.nodes import FALSE, Call, Literal, Name, Unbound, and_, or_
+from tamis.types import is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,32 +24,25 @@ class Parts:
     """A node whose parts must be translated before it is built."""
 
     parts: Sequence[Any]
-    build: Callable[[tuple[Expr, ...]], Expr]
+    build: Callable[[tuple[Unbound, ...]], Unbound]
 
 
-@dataclass(frozen=True, slots=True)
-class _Build:
-    """The second visit of a node: it combines its `count` translated parts."""
-
-    count: int
-    build: Callable[[tuple[Expr, ...]], Expr]
-
-
-def translate_tree(root: Any, translate: Callable[[Any], Expr | Parts]) -> Expr:
+def translate_tree(root: Any, translate: Callable[[Any], Unbound | Parts]) -> Unbound:
     """Return the expression for a tree; `translate` turns one node into an expression, or into its parts."""
-    done: list[Expr] = []
+    done: list[Unbound] = []
     stack: list[Any] = [root]
     while stack:
         item = stack.pop()
-        if isinstance(item, _Build):
-            first = len(done) - item.count
+        if isinstance(item, Parts):
+            # The second visit of a node: its parts are translated.
+            first = len(done) - len(item.parts)
             parts = tuple(done[first:])
             del done[first:]
             done.append(item.build(parts))
             continue
         translated = translate(item)
         if isinstance(translated, Parts):
-            stack.append(_Build(len(translated.parts), translated.build))
+            stack.append(translated)
             stack.extend(reversed(translated.parts))
         else:
             done.append(translated)
@@ -54,23 +52,66 @@ def translate_tree(root: Any, translate: Callable[[Any], Expr | Parts]) -> Expr:
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "negate", "abs", "length"))
 
 
-def is_number_by_form(expr: Expr) -> bool:
+def is_number_by_form(expr: Unbound) -> bool:
     """Return whether an expression is a number, whatever its columns are.
 
     The types of columns are unknown during a translation. Elsewhere `+` also joins texts and moves dates, which it does
     not do here; where one operand is a number, the other library accepts only numbers.
     """
-    match expr:
+    match remove_mark(expr):
         case Literal(type=data_type):
-            return bool(
-                pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type)
-            )
+            return is_number(data_type)
         case Call(function):
             return function in _ARITHMETIC
         case _:
             return False
 
 
-def is_divisor_other_than_zero(expr: Expr) -> bool:
+ADVICE = "write the filter as SQL text"
+
+
+def build_foreign_call(library: str, function: Function, args: tuple[Unbound, ...]) -> Unbound:
+    """Build a call of a function that another library has too; a sum of columns, which may be dates, is an error.
+
+    `library` is the mark of the library.
+    """
+    if not function.accepts(len(args)):
+        raise ExpressionError(f"an expression has {function.name} of {len(args)} arguments: {ADVICE}")
+    is_arithmetic = function.operator in (Precedence.SUM, Precedence.PRODUCT)
+    if is_arithmetic and not any(map(is_number_by_form, args)):
+        raise ExpressionError(
+            f"an expression has {function.name} of two columns, which may be texts or dates: {ADVICE}"
+        )
+    return mark(library, Call(function.name, args))
+
+
+def build_field(value: Unbound, name: str, library: str) -> Unbound:
+    """Build the field of a struct, which must be a column."""
+    if not isinstance(value, Name):
+        raise ExpressionError(f"the {library} field {name!r} of a computed struct has no counterpart here: {ADVICE}")
+    return Name((*value.path, name), exact=True)
+
+
+def build_membership(library: str, value: Unbound, items: pa.Array, *, nulls_equal: bool) -> Unbound:
+    """Build a test for membership in a list. NULL in it equals NULL with `nulls_equal`, and is ignored without it."""
+    members = [literal(item) for item in items.drop_null()]
+    is_member = mark(library, Call("in", (value, *members))) if members else None
+    if not nulls_equal:
+        # `x <> x` is FALSE, and NULL for NULL.
+        return Call("<>", (value, value)) if is_member is None else is_member
+    if items.null_count:
+        is_null = Call("is_null", (value,))
+        return is_null if is_member is None else or_(is_null, is_member)
+    # FALSE AND NULL is FALSE: NULL is not a member.
+    return FALSE if is_member is None else and_(Call("is_not_null", (value,)), is_member)
+
+
+def is_divisor_other_than_zero(expr: Unbound) -> bool:
     """Return whether an expression is a number other than zero: here a division by zero is NULL."""
-    return isinstance(expr, Literal) and is_number_by_form(expr) and bool(expr.value) and expr.value == expr.value
+    number = remove_mark(expr)
+    return (
+        isinstance(number, Literal)
+        and is_number_by_form(number)
+        and bool(number.value)
+        and number.value == number.value
+    )

@@ -9,5 +9,4 @@ Reading order:
 - `refusals`            errors for syntax that a filter cannot have
 - `printer`             our nodes to text
 - `to_tree`             our nodes to a sqlglot tree, which engines translate
-- `templates`           SQL of other databases, with numbered arguments
 """

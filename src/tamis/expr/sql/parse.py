@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -24,38 +23,33 @@ from tamis import types
 from tamis.errors import InvalidArgument, ParseError, TypeMismatch, add_article, format_count
 from tamis.expr.datetime_text import format_timestamp, parse_interval, parse_timestamp
 from tamis.expr.functions.table import ALIASES, FUNCTIONS
+from tamis.expr.interop.translate_tree import Parts, translate_tree
 from tamis.expr.literals import MAX_DIGITS, cast_literal, literal
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal, not_
+from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Literal, Name, Unbound, between, not_
 from tamis.expr.sql.dialect import SparkText
 from tamis.expr.sql.intervals import IntervalLiteral, InvalidInterval, interval_from_node
 from tamis.expr.sql.refusals import find_position, refuse, refuse_aggregate, refuse_foreign_value, refuse_reserved
-from tamis.expr.sql.syntax import parse_expression
+from tamis.expr.sql.syntax import is_in_double_quotes, parse_expression
 from tamis.types import type_from_name, type_name
 
 # --- Building blocks for converting SQL: nodes that wait for their arguments, columns, and unsupported syntax ---------
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A node whose parts must be converted before it is built."""
-
-    parts: Sequence[exp.Expr]
-    build: Callable[[tuple[Expr, ...]], Expr]
-
-
-Conversion = Expr | Pending
+Conversion = Unbound | Parts
 """The result of converting one node of sqlglot's tree."""
 
 
-def defer_call(function: str, *parts: exp.Expr) -> Pending:
-    return Pending(parts, lambda args: Call(function, args))
+def defer_call(function: str, *parts: exp.Expr) -> Parts:
+    return Parts(parts, lambda args: Call(function, args))
 
 
-def to_opaque_call(node: exp.Expr) -> Expr:
+def to_opaque_call(node: exp.Expr) -> Unbound:
     """Convert unsupported syntax to a call that holds its text and its columns."""
-    columns: dict[Column, None] = {}
+    columns: dict[Name, None] = {}
+    quoted: list[Name] = []
     for inner in node.dfs():
         refuse(inner)
+        quoted += _find_quoted(inner)
         if isinstance(inner, exp.Column):
             while isinstance(inner.parent, exp.Dot) and isinstance(inner.parent.expression, exp.Identifier):
                 inner = inner.parent
@@ -74,7 +68,8 @@ def to_opaque_call(node: exp.Expr) -> Expr:
     except sqlglot_errors.UnsupportedError as error:
         raise ParseError(f"Spark's SQL has no such syntax: {error}", position=find_position(node)) from error
     text.tree = node.copy()
-    return Call("sql", (Literal(text, types.STRING), *sorted(columns, key=lambda column: column.position or 0)))
+    opaque = Literal(text, types.STRING, tuple(quoted))
+    return Call("sql", (opaque, *sorted(columns, key=lambda column: column.position or 0)))
 
 
 class OpaqueSql(str):
@@ -100,7 +95,7 @@ def _pin_to_utc(node: exp.Cast) -> None:
         text.set("this", format_timestamp(parsed[0], "ns") + "Z")
 
 
-def to_column_or_opaque(node: exp.Expr) -> Expr:
+def to_column_or_opaque(node: exp.Expr) -> Unbound:
     inner = node
     while isinstance(inner, exp.Dot) and isinstance(inner.expression, exp.Identifier):
         inner = inner.this
@@ -108,7 +103,7 @@ def to_column_or_opaque(node: exp.Expr) -> Expr:
     return to_column(node) if is_plain else to_opaque_call(node)
 
 
-def to_column(node: exp.Expr) -> Column:
+def to_column(node: exp.Expr) -> Name:
     """Convert `a.b.c` to a column: sqlglot parses the first parts as catalog, database and table, and others as Dot."""
     fields: list[exp.Expr] = []
     while isinstance(node, exp.Dot):
@@ -118,7 +113,7 @@ def to_column(node: exp.Expr) -> Column:
     parts = [node.args[key] for key in ("catalog", "db", "table", "this") if node.args.get(key)]
     parts += reversed(fields)
     is_exact = any(part.args.get("quoted") for part in parts)
-    return Column(tuple(part.name for part in parts), position=find_position(parts[0]), exact=is_exact)
+    return Name(tuple(part.name for part in parts), position=find_position(parts[0]), exact=is_exact)
 
 
 # --- Functions in SQL: aliases of the supported functions, and calls of all other functions by name -------------------
@@ -172,7 +167,7 @@ def _is_plain(argument: exp.Expr) -> bool:
     return is_value and not isinstance(argument, exp.Kwarg | exp.PropertyEQ)
 
 
-def _defer_function(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Pending:
+def _defer_function(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Parts:
     known = FUNCTIONS.get(name)
     if known is not None and not known.accepts(len(args)):
         wanted = format_count(known.fewest, "argument")
@@ -181,7 +176,7 @@ def _defer_function(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Pend
     if known is not None:
         return defer_call(name, *args)
     position = find_position(node)
-    return Pending(args, lambda converted: Call(name, converted, position))
+    return Parts(args, lambda converted: Call(name, converted, position))
 
 
 def _convert_truncation(node: exp.Expr, name: str, unit: exp.Expr, value: exp.Expr) -> Conversion:
@@ -190,14 +185,14 @@ def _convert_truncation(node: exp.Expr, name: str, unit: exp.Expr, value: exp.Ex
         return to_opaque_call(node)
     lowered = Literal(constant.value.lower(), types.STRING)
     if name == "trunc":
-        return Pending((value,), lambda args: Call(name, (args[0], lowered)))
-    return Pending((value,), lambda args: Call(name, (lowered, args[0])))
+        return Parts((value,), lambda args: Call(name, (args[0], lowered)))
+    return Parts((value,), lambda args: Call(name, (lowered, args[0])))
 
 
-def _convert_date_shift(operator: str, day: exp.Expr, count: exp.Expr) -> Pending:
+def _convert_date_shift(operator: str, day: exp.Expr, count: exp.Expr) -> Parts:
     """Convert `date_add` and `date_sub`, which cast a timestamp or a text to a date first."""
 
-    def build(args: tuple[Expr, ...]) -> Expr:
+    def build(args: tuple[Unbound, ...]) -> Unbound:
         start, days = args
         if isinstance(start, Literal):
             start = cast_literal(start, types.DATE) or start
@@ -205,7 +200,7 @@ def _convert_date_shift(operator: str, day: exp.Expr, count: exp.Expr) -> Pendin
             start = Call("cast", (start, Literal("date", types.STRING)))
         return Call(operator, (start, days))
 
-    return Pending((day, count), build)
+    return Parts((day, count), build)
 
 
 def _convert_like(node: exp.Expr) -> Conversion:
@@ -221,14 +216,14 @@ def _convert_like(node: exp.Expr) -> Conversion:
     if isinstance(like.expression, exp.Any | exp.All) or (ignores_case and not _can_lower(pattern, escape)):
         return to_opaque_call(node)
 
-    def build(args: tuple[Expr, ...]) -> Expr:
+    def build(args: tuple[Unbound, ...]) -> Unbound:
         value, matched = args
         if ignores_case and pattern is not None:
             value, matched = Call("lower", (value,)), Literal(pattern.value.lower(), types.STRING)
         found = build_like(value, matched, escape)
         return not_(found) if like.args.get("negate") else found
 
-    return Pending((like.this, like.expression), build)
+    return Parts((like.this, like.expression), build)
 
 
 def _can_lower(pattern: Literal | None, escape: Literal | None) -> bool:
@@ -238,7 +233,7 @@ def _can_lower(pattern: Literal | None, escape: Literal | None) -> bool:
     return pattern is not None and is_ascii and (escape is None or not escape.value.isalpha())
 
 
-def build_like(value: Expr, pattern: Expr, escape: Literal | None = None) -> Call:
+def build_like(value: Unbound, pattern: Unbound, escape: Literal | None = None) -> Call[Name]:
     """Return a LIKE call, without the escape character if it is the default backslash."""
     if escape is None or escape.value == "\\":
         return Call("like", (value, pattern))
@@ -250,7 +245,7 @@ def _convert_extract(node: exp.Expr) -> Conversion:
     return to_opaque_call(node) if function is None else defer_call(function, node.expression)
 
 
-def _convert_substring(node: exp.Expr) -> Pending:
+def _convert_substring(node: exp.Expr) -> Parts:
     parts = [node.args.get(key) for key in ("this", "start", "length", "zero_start")]
     return _defer_function(node, "substring", [part for part in parts if part is not None])
 
@@ -260,12 +255,12 @@ def _convert_trim(node: exp.Expr) -> Conversion:
     return defer_call("trim", node.this) if is_plain else to_opaque_call(node)
 
 
-def _convert_position(node: exp.Expr) -> Pending:
+def _convert_position(node: exp.Expr) -> Parts:
     parts = [node.args.get(key) for key in ("substr", "this", "position")]
     return defer_call("position", *[part for part in parts if part is not None])
 
 
-def _convert_case(node: exp.Expr) -> Pending:
+def _convert_case(node: exp.Expr) -> Parts:
     branches = node.args["ifs"]
     subject = node.args.get("this")
     otherwise = node.args.get("default") or exp.Null()
@@ -273,20 +268,12 @@ def _convert_case(node: exp.Expr) -> Pending:
     if subject is None:
         return defer_call("case", *parts, otherwise)
 
-    def build(args: tuple[Expr, ...]) -> Expr:
+    def build(args: tuple[Unbound, ...]) -> Unbound:
         value, *rest = args
         matched = [Call("=", (value, arg)) if index % 2 == 0 else arg for index, arg in enumerate(rest[:-1])]
         return Call("case", (*matched, rest[-1]))
 
-    return Pending((subject, *parts, otherwise), build)
-
-
-def _convert_if(node: exp.Expr) -> Pending:
-    return defer_call("case", node.this, node.args["true"], node.args.get("false") or exp.Null())
-
-
-def _convert_coalesce(node: exp.Expr) -> Pending:
-    return defer_call("coalesce", node.this, *node.expressions)
+    return Parts((subject, *parts, otherwise), build)
 
 
 FUNCTION_CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
@@ -299,8 +286,8 @@ FUNCTION_CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
     exp.Trim: _convert_trim,
     exp.StrPosition: _convert_position,
     exp.Case: _convert_case,
-    exp.If: _convert_if,
-    exp.Coalesce: _convert_coalesce,
+    exp.If: lambda node: defer_call("case", node.this, node.args["true"], node.args.get("false") or exp.Null()),
+    exp.Coalesce: lambda node: defer_call("coalesce", node.this, *node.expressions),
 }
 """Converters of sqlglot's nodes for functions: calls by name, and functions with their own syntax."""
 
@@ -308,7 +295,14 @@ FUNCTION_CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
 
 
 def _to_literal(node: exp.Expr) -> Literal:
-    return Literal(node.this, types.STRING) if node.args.get("is_string") else _to_number(node, negative=False)
+    if not node.args.get("is_string"):
+        return _to_number(node, negative=False)
+    return Literal(node.this, types.STRING, _find_quoted(node))
+
+
+def _find_quoted(node: exp.Expr) -> tuple[Name, ...]:
+    """Return the name that a text in double quotes may be meant as."""
+    return (Name((node.this,), position=find_position(node)),) if is_in_double_quotes(node) else ()
 
 
 def _to_number(node: exp.Expr, *, negative: bool) -> Literal:
@@ -361,7 +355,7 @@ def _to_binary(node: exp.Expr) -> Literal:
     return Literal(bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits), types.BINARY)
 
 
-def _join_texts(node: exp.Expr) -> Expr:
+def _join_texts(node: exp.Expr) -> Unbound:
     texts = [to_constant(part) for part in node.expressions]
     return Literal("".join(text.value for text in texts if text is not None), types.STRING)
 
@@ -381,7 +375,7 @@ def _convert_negation(node: exp.Expr) -> Conversion:
     return defer_call("negate", inner)
 
 
-def _convert_interval(node: exp.Expr) -> Expr:
+def _convert_interval(node: exp.Expr) -> Unbound:
     try:
         found = interval_from_node(node)
     except InvalidInterval as reason:
@@ -389,7 +383,7 @@ def _convert_interval(node: exp.Expr) -> Expr:
     return to_opaque_call(node) if found is None else _to_interval_literal(found, node)
 
 
-def _to_interval_literal(interval: IntervalLiteral, node: exp.Expr) -> Expr:
+def _to_interval_literal(interval: IntervalLiteral, node: exp.Expr) -> Unbound:
     """Return the literal, or the unchanged text if a value without its fields would have another type.
 
     A date plus `INTERVAL '1 00' DAY TO HOUR` is a timestamp; a date plus one day is a date.
@@ -439,9 +433,9 @@ def _convert_cast(node: exp.Expr) -> Conversion:
     return defer_cast(name, node.this, "try_cast" if is_try else "cast")
 
 
-def defer_cast(name: str, part: exp.Expr, function: str = "cast") -> Pending:
+def defer_cast(name: str, part: exp.Expr, function: str = "cast") -> Parts:
     target = Literal(name, types.STRING)
-    return Pending((part,), lambda args: Call(function, (args[0], target)))
+    return Parts((part,), lambda args: Call(function, (args[0], target)))
 
 
 def _make_invalid_time_error(name: str, value: Any, node: exp.Expr) -> ParseError:
@@ -486,7 +480,7 @@ LITERAL_CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
 """Converters of sqlglot's nodes for literals and casts. Signs are included because they may be part of a literal."""
 
 
-def parse_sql(text: str) -> Expr:
+def parse_sql(text: str) -> Unbound:
     """Parse an expression in Spark's SQL; raise `ParseError` with a position and a hint if it is invalid.
 
     >>> parse_sql("ts >= DATE '2024-01-01' AND NOT a.b IN (1, 2)")
@@ -497,36 +491,16 @@ def parse_sql(text: str) -> Expr:
     return parse_expression(text, _check_and_convert)
 
 
-def _check_and_convert(tree: exp.Expr) -> Expr:
+def _check_and_convert(tree: exp.Expr) -> Unbound:
     refuse_reserved(tree)
     for node in tree.walk():
         refuse_foreign_value(node)
-    return _convert(tree)
+    return to_expression(tree)
 
 
-def to_expression(tree: exp.Expr) -> Expr:
+def to_expression(tree: exp.Expr) -> Unbound:
     """Convert a part of a tree that `expr.sql.syntax` parsed; raise `ParseError` if it is unsupported."""
-    return _convert(tree)
-
-
-def _convert(tree: exp.Expr) -> Expr:
-    done: list[Expr] = []
-    stack: list[exp.Expr | Pending] = [tree]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, Pending):
-            first = len(done) - len(item.parts)
-            args = tuple(done[first:])
-            del done[first:]
-            done.append(item.build(args))
-            continue
-        converted = _convert_node(item)
-        if isinstance(converted, Pending):
-            stack.append(converted)
-            stack.extend(reversed(converted.parts))
-        else:
-            done.append(converted)
-    return done[0]
+    return translate_tree(tree, _convert_node)
 
 
 def _convert_node(node: exp.Expr) -> Conversion:
@@ -540,7 +514,7 @@ def _convert_node(node: exp.Expr) -> Conversion:
     return to_opaque_call(node)
 
 
-def _and_or(node: exp.Expr) -> Pending:
+def _parse_and_or(node: exp.Expr) -> Parts:
     """Convert `a AND b AND c`, which sqlglot nests to the left, into one call; brackets end the chain."""
     kind = type(node)
     operands: list[exp.Expr] = []
@@ -554,14 +528,14 @@ def _and_or(node: exp.Expr) -> Pending:
     return defer_call("and" if kind is exp.And else "or", *operands)
 
 
-def _not(node: exp.Expr) -> Pending:
+def _not(node: exp.Expr) -> Parts:
     inner = node.this
     if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
         return defer_call("is_not_null", inner.this)
     return defer_call("not", inner)
 
 
-def _is(node: exp.Expr) -> Pending:
+def _is(node: exp.Expr) -> Parts:
     match node.expression:
         case exp.Null():
             # Other versions of sqlglot represent IS NOT NULL by this flag.
@@ -576,7 +550,7 @@ def _is(node: exp.Expr) -> Pending:
             )
 
 
-def _in(node: exp.Expr) -> Conversion:
+def _parse_in(node: exp.Expr) -> Conversion:
     items = node.expressions
     if node.args.get("query") is not None:
         refuse(node.args["query"])
@@ -589,22 +563,13 @@ def _in(node: exp.Expr) -> Conversion:
     return defer_call("in", node.this, *items)
 
 
-def _between(node: exp.Expr) -> Conversion:
+def _parse_between(node: exp.Expr) -> Conversion:
     if node.args.get("symmetric"):
         return to_opaque_call(node)
-
-    def build(args: tuple[Expr, ...]) -> Expr:
-        value, low, high = args
-        return Call("and", (Call(">=", (value, low)), Call("<=", (value, high))))
-
-    return Pending((node.this, node.args["low"], node.args["high"]), build)
+    return Parts((node.this, node.args["low"], node.args["high"]), lambda args: between(*args))
 
 
-def _distinct(node: exp.Expr) -> Pending:
-    return Pending((node.this, node.expression), lambda args: not_(Call("<=>", args)))
-
-
-def _operator(function: str) -> Callable[[exp.Expr], Conversion]:
+def _parse_operator(function: str) -> Callable[[exp.Expr], Conversion]:
     return lambda node: defer_call(function, node.this, node.expression)
 
 
@@ -612,17 +577,17 @@ _CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
     **LITERAL_CONVERTERS,
     **FUNCTION_CONVERTERS,
     **{
-        type(parse_one(f"a {known.name} b", read=SparkText)): _operator(known.name)
+        type(parse_one(f"a {known.name} b", read=SparkText)): _parse_operator(known.name)
         for known in FUNCTIONS.values()
         if known.is_infix
     },
     exp.Column: to_column_or_opaque,
     exp.Dot: to_column_or_opaque,
-    exp.And: _and_or,
-    exp.Or: _and_or,
+    exp.And: _parse_and_or,
+    exp.Or: _parse_and_or,
     exp.Not: _not,
     exp.Is: _is,
-    exp.In: _in,
-    exp.Between: _between,
-    exp.NullSafeNEQ: _distinct,
+    exp.In: _parse_in,
+    exp.Between: _parse_between,
+    exp.NullSafeNEQ: lambda node: Parts((node.this, node.expression), lambda args: not_(Call("<=>", args))),
 }

@@ -102,7 +102,7 @@ def _is_bare_star(tree: exp.Expr) -> bool:
     return isinstance(tree, exp.Star) and not _list_clauses(tree)
 
 
-def _table_name(query: exp.Query) -> exp.Identifier | None:
+def _parse_table_name(query: exp.Query) -> exp.Identifier | None:
     """Return the name of the only table of a query, or None."""
     if not isinstance(query, exp.Select) or query.args.get("joins") or query.args.get("laterals"):
         return None
@@ -115,7 +115,7 @@ def _table_name(query: exp.Query) -> exp.Identifier | None:
 
 
 def _to_subquery(query: exp.Query, name: exp.Identifier | None = None) -> exp.Subquery:
-    name = name or _table_name(query)
+    name = name or _parse_table_name(query)
     inner = query.this if isinstance(query, exp.Subquery) and _list_clauses(query) == {"this"} else query
     return exp.Subquery(this=inner, alias=None if name is None else exp.TableAlias(this=name))
 
@@ -210,7 +210,7 @@ def _parse_drop(parser: Any, query: exp.Query) -> exp.Query:
 def _parse_dropped_column(parser: Any, query: exp.Query) -> exp.Expr | None:
     """Parse a column, optionally qualified by the name of its table."""
     name = parser._parse_id_var()
-    table = _table_name(query)
+    table = _parse_table_name(query)
     while parser._match(TokenType.DOT):
         if table is None or name.name.lower() != table.name.lower():
             parser.raise_error("|> DROP takes columns, not fields of structs")
@@ -317,16 +317,9 @@ def _parse_modifier(parser: Any, query: exp.Query) -> exp.Query:
     key, clause = parser.QUERY_MODIFIER_PARSERS[kind](parser)
     if key not in _ORDER_CLAUSES | _END_CLAUSES:
         parser.raise_error("no such pipe operator")
-    known = _list_clauses(query)
-    is_first = not known & (_END_CLAUSES if key in _ORDER_CLAUSES else {"offset" if key == "offset" else "limit"})
-    if key in _ORDER_CLAUSES:
-        is_first = is_first and not known & _ORDER_CLAUSES
-    elif key == "limit":
-        # LIMIT and OFFSET of one SELECT combine in either order.
-        is_first = not known & {"limit"}
-    elif key == "offset":
-        is_first = not known & _END_CLAUSES
-    if not isinstance(query, exp.Select) or not is_first:
+    # A LIMIT applies after an OFFSET of the same SELECT.
+    applied_after = {"limit": {"limit"}, "offset": _END_CLAUSES}.get(key, _ORDER_CLAUSES | _END_CLAUSES)
+    if not isinstance(query, exp.Select) or _list_clauses(query) & applied_after:
         query = _wrap(query)
     query.set(key, clause)
     if key == "limit" and parser._curr is not None and parser._curr.token_type is TokenType.OFFSET:

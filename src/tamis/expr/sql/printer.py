@@ -24,9 +24,10 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.datetime_text import NANOSECONDS, format_date, format_interval, format_time, format_timestamp
+from tamis.expr.foreign import remove_mark
 from tamis.expr.functions.table import FUNCTIONS, Precedence
 from tamis.expr.literals import cast_literal, literal
-from tamis.expr.nodes import Call, Column, Expr, Literal, transform
+from tamis.expr.nodes import AnyExpr, Call, Column, Leaf, Literal, Name, transform
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text, type_from_name, type_name
 
 _SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
@@ -34,11 +35,11 @@ _SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
 
 Form = OneOf["cast", "prefix", "suffix"]
 
-_Part = str | tuple[Expr, int]
+_Part = str | tuple[AnyExpr, int]
 """Text, or an expression with the precedence below which it needs brackets."""
 
 
-def to_sql(expr: Expr, max_items: int | None = None) -> str:
+def to_sql(expr: AnyExpr, max_items: int | None = None) -> str:
     """Return the SQL text of an expression; `max_items` shortens longer IN lists, which is for display only.
 
     >>> from tamis.expr.sql.parse import parse_sql
@@ -56,13 +57,13 @@ def to_sql(expr: Expr, max_items: int | None = None) -> str:
             continue
         node, needed = part
         match node:
-            case Column(path):
+            case Name(path) | Column(path):
                 fragments.append(".".join(map(quote_name if node.exact else _format_name, path)))
             case Literal():
                 text = format_literal(node)
                 fragments.append(f"({text})" if _continues_interval(fragments, text) else text)
             case Call():
-                precedence, parts = _layout(node, max_items)
+                precedence, parts = _lay_out(node, max_items)
                 stack.extend(reversed(parts) if precedence >= needed else [")", *reversed(parts), "("])
     return "".join(fragments)
 
@@ -80,11 +81,10 @@ MAX_DISPLAY_ITEMS = 5
 MAX_DISPLAY_CHARACTERS = 400
 
 
-def to_display_sql(expr: Expr) -> str:
+def to_display_sql(expr: AnyExpr) -> str:
     """Return the text of an expression for display: literals without types, long lists and long texts shortened.
 
-    >>> from tamis.expr.nodes import Column, Literal
-    >>> to_display_sql(Call("<", (Column(("a",)), Literal(5, pa.int8()))))
+    >>> to_display_sql(Call("<", (Name(("a",)), Literal(5, pa.int8()))))
     'a < 5'
     """
     text = to_sql(transform(expr, _simplify_literals), max_items=MAX_DISPLAY_ITEMS)
@@ -93,7 +93,7 @@ def to_display_sql(expr: Expr) -> str:
     return f"{text[:MAX_DISPLAY_CHARACTERS]} … ({len(text) - MAX_DISPLAY_CHARACTERS:,} more characters)"
 
 
-def _simplify_literals(node: Expr) -> Expr:
+def _simplify_literals(node: AnyExpr) -> AnyExpr:
     """Return numeric literals in types that print without a cast or a suffix."""
     match node:
         case Literal(value=int() as value) if pa.types.is_integer(node.type):
@@ -110,7 +110,7 @@ def _simplify_literals(node: Expr) -> Expr:
             ]
             return Call("in", (value, *plain, *items[MAX_DISPLAY_ITEMS + 1 :]))
         case _:
-            return node
+            return remove_mark(node)
 
 
 def _to_decimal_literal(value: Decimal) -> Literal:
@@ -119,13 +119,15 @@ def _to_decimal_literal(value: Decimal) -> Literal:
     return Literal(value, pa.decimal128(min(38, max(len(digits), scale, 1)), scale))
 
 
-def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
+def _lay_out(node: Call[Leaf], max_items: int | None) -> tuple[int, list[_Part]]:
     """Return the precedence of a call, and its parts in order."""
     match node:
+        case Call("and" | "in" | "like") if predicate := _list_predicate_parts(node, max_items, ""):
+            return Precedence.COMPARISON, predicate
         case Call("and" | "or" as function, (_, _, *_) as args):
             precedence = Precedence.AND if function == "and" else Precedence.OR
             return precedence, _join_parts([(arg, precedence + 1) for arg in args], f" {function.upper()} ")
-        case Call("not", (Call("in" | "like" | "<=>") as inner,)) if negated := _list_predicate_parts(
+        case Call("not", (Call("and" | "in" | "like" | "<=>") as inner,)) if negated := _list_predicate_parts(
             inner, max_items, "NOT "
         ):
             return Precedence.COMPARISON, negated
@@ -135,8 +137,6 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
             return Precedence.COMPARISON, [(arg, Precedence.SUM), " IS NULL"]
         case Call("is_not_null", (arg,)):
             return Precedence.COMPARISON, [(arg, Precedence.SUM), " IS NOT NULL"]
-        case Call("in" | "like") if predicate := _list_predicate_parts(node, max_items, ""):
-            return Precedence.COMPARISON, predicate
         case Call(function, (left, right)) if (infix := find_infix_precedence(function)) is not None:
             # Comparisons do not chain; the other operators are left-associative.
             left_precedence = Precedence.SUM if infix == Precedence.COMPARISON else infix
@@ -149,7 +149,7 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
         case Call("cast" | "try_cast" as function, (value, Literal(str() as target))):
             return Precedence.CALL, _cast_parts(function, value, target)
         case Call("case", (_, _, _, *rest)) if len(rest) % 2 == 0:
-            return Precedence.CALL, _case_parts(node.args)
+            return Precedence.CALL, _split_case(node.args)
         case Call("sql", (Literal(str() as text), *_)):
             return Precedence.CALL, [f"({text})"]
         case Call("partition_filter", (_, Literal(str() as text))) if max_items is not None:
@@ -158,7 +158,7 @@ def _layout(node: Call, max_items: int | None) -> tuple[int, list[_Part]]:
         case Call(function, args):
             needed = Precedence.SUM if function in _SPECIAL_SYNTAX else 0
             return Precedence.CALL, [
-                f"{_format_function_name(function)}(",
+                f"{function if _SIMPLE_NAME.fullmatch(function) else quote_name(function)}(",
                 *_join_parts([(arg, needed) for arg in args], ", "),
                 ")",
             ]
@@ -170,8 +170,18 @@ def find_infix_precedence(function: str) -> Precedence | None:
     return known.operator if known is not None and known.is_infix else None
 
 
-def _list_predicate_parts(node: Call, max_items: int | None, negation: str) -> list[_Part] | None:
+def _list_predicate_parts(node: Call[Leaf], max_items: int | None, negation: str) -> list[_Part] | None:
     match node:
+        case Call("and", (Call(">=", (value, low)), Call("<=", (same, high))), is_between=True) if value == same:
+            if max_items is None:
+                return None  # only display shows what was written
+            return [
+                (value, Precedence.SUM),
+                f" {negation}BETWEEN ",
+                (low, Precedence.SUM),
+                " AND ",
+                (high, Precedence.SUM),
+            ]
         case Call("in", (value, _, *_)):
             return [(value, Precedence.SUM), f" {negation}IN (", *_list_item_parts(node.args[1:], max_items), ")"]
         case Call("like", (value, pattern)):
@@ -184,7 +194,7 @@ def _list_predicate_parts(node: Call, max_items: int | None, negation: str) -> l
             return None
 
 
-def _list_item_parts(items: tuple[Expr, ...], max_items: int | None) -> list[_Part]:
+def _list_item_parts(items: tuple[AnyExpr, ...], max_items: int | None) -> list[_Part]:
     if max_items is None or len(items) <= max_items:
         return _join_parts([(item, 0) for item in items], ", ")
     shown: list[_Part] = [(item, 0) for item in items[:max_items]]
@@ -197,12 +207,12 @@ def _join_parts(parts: list[_Part], separator: str) -> list[_Part]:
     return spread
 
 
-def _cast_parts(function: str, value: Expr, target: str) -> list[_Part]:
+def _cast_parts(function: str, value: AnyExpr, target: str) -> list[_Part]:
     opening, closing = ("((", ")") if is_folded(value, target) else ("(", "")
     return [f"{function.upper()}{opening}", (value, 0), f"{closing} AS {target.upper()})"]
 
 
-def is_folded(value: Expr, target: str) -> bool:
+def is_folded(value: AnyExpr, target: str) -> bool:
     """Return whether the cast of a value, written without brackets, would be parsed as a literal of that type."""
     try:
         return isinstance(value, Literal) and cast_literal(value, type_from_name(target)) is not None
@@ -210,7 +220,7 @@ def is_folded(value: Expr, target: str) -> bool:
         return False
 
 
-def _case_parts(args: tuple[Expr, ...]) -> list[_Part]:
+def _split_case(args: tuple[AnyExpr, ...]) -> list[_Part]:
     parts: list[_Part] = ["CASE"]
     for condition, value in zip(args[0:-1:2], args[1:-1:2], strict=True):
         parts += [" WHEN ", (condition, 0), " THEN ", (value, 0)]
@@ -248,10 +258,6 @@ def is_simple_name(name: str) -> bool:
 
 def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def _format_function_name(name: str) -> str:
-    return name if _SIMPLE_NAME.fullmatch(name) else quote_name(name)
 
 
 # --- Literals -------------------------------------------------------------------------------------------------------
@@ -292,7 +298,7 @@ def spell_literal(value: Literal) -> LiteralSpelling:
     """Return how SQL writes a literal that is neither bytes nor an INTERVAL literal."""
     data_type = value.type
     if value.is_null:
-        return LiteralSpelling("NULL", type=None if data_type == types.NULL else _null_type_name(data_type))
+        return LiteralSpelling("NULL", type=None if data_type == types.NULL else _name_null_type(data_type))
     if data_type == types.LONG:
         return LiteralSpelling(str(value.value))
     if is_text(data_type):
@@ -325,7 +331,7 @@ def find_interval_text(value: Literal) -> str | None:
     return None if is_mixed else format_interval(parts)
 
 
-def _null_type_name(data_type: pa.DataType) -> str:
+def _name_null_type(data_type: pa.DataType) -> str:
     if is_text(data_type):
         return "STRING"
     if is_bytes(data_type):

@@ -73,12 +73,22 @@ def refuse_reserved(tree: exp.Expr) -> None:
             raise ParseError(
                 f"there is no function {call.name} with Spark's meaning on the embedded engine",
                 position=find_position(call),
-                hint="docs/reference/expressions.md lists what there is; functions of DuckDB run with "
+                hint="The reference of expressions lists what there is; functions of DuckDB run with "
                 "c.sql(…, dialect='duckdb')",
             )
 
 
+WINDOW_FUNCTIONS = frozenset(("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead"))
+"""Functions that have a meaning only with OVER. `first_value` and others are aggregates too."""
+
+
 def refuse_aggregate(node: exp.Expr) -> None:
+    if node.name.lower() in WINDOW_FUNCTIONS:
+        raise ParseError(
+            f"the window function {node.name}() cannot be part of a filter",
+            position=find_position(node),
+            hint="A filter sees one row at a time",
+        )
     if node.name.lower() in AGGREGATES:
         raise _make_aggregate_error(node.name.lower(), node)
 
@@ -133,6 +143,10 @@ def refuse_foreign_tokens(tokens: Sequence[Token], position: Callable[[int], int
         found: tuple[str, str] | None = None
         if kind in (TokenType.LIKE, TokenType.ILIKE) and text.startswith("~"):
             found = f"Spark's SQL has no operator {text}", f"Write {kind.name}"
+        elif kind is TokenType.TILDE and index and tokens[index - 1].token_type in _VALUES:
+            found = "Spark's SQL has no operator ~", "Write RLIKE, as in name RLIKE '^a'"
+        elif text == "!" and index and tokens[index - 1].token_type in _VALUES and after and after.text == "~":
+            found = "Spark's SQL has no operator !~", "Write NOT RLIKE, as in name NOT RLIKE '^a'"
         elif kind in _POSTFIXES and index and not (after and after.token_type is TokenType.L_PAREN):
             found = f"Spark's SQL has no {text.upper()} after a value", f"Write {_POSTFIXES[kind]}"
         elif kind is TokenType.IN and after is not None and after.token_type is TokenType.L_BRACKET:
@@ -223,6 +237,10 @@ def refuse_foreign_value(node: exp.Expr) -> None:
             word = node.key.upper()
             advice = "Write IN (SELECT …)" if word == "ANY" else "Compare with (SELECT max(…) …)"
             raise make_unsupported_syntax_error(node, f"Spark's SQL has no comparison with {word} (SELECT …)", advice)
+        case exp.Is(expression=exp.Column(name=name)) if name.lower() == "nan":
+            raise make_unsupported_syntax_error(
+                node, "Spark's SQL has no IS NAN", "Write isnan(x), and NOT isnan(x) for the others"
+            )
         case exp.In() if not node.expressions and not any(node.args.get(key) for key in ("query", "unnest", "field")):
             raise make_unsupported_syntax_error(node, "IN needs a list", "Write it in brackets, as in a IN (1, 2)")
         case _:

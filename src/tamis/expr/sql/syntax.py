@@ -21,6 +21,7 @@ from sqlglot import errors as sqlglot_errors
 from sqlglot.dialects.spark import Spark
 
 from tamis.errors import ParseError, Position, find_lone_surrogate
+from tamis.expr.names import CURLY_QUOTES
 from tamis.expr.sql.dialect import SparkCalls, SparkText
 from tamis.expr.sql.refusals import refuse_foreign_stars, refuse_foreign_tokens, refuse_unrepresentable_numbers
 
@@ -69,7 +70,7 @@ def parse_expression(text: str, convert: Callable[[exp.Expr], T]) -> T:
     tokens = _tokenize(text)
     depth = _measure_depth(tokens)
     _refuse_invalid_tokens(text, tokens, depth)
-    refuse_foreign_tokens(tokens, partial(_position, text))
+    refuse_foreign_tokens(tokens, partial(_locate, text))
     _mark_functions(tokens)
     return _run_with_stack(lambda: convert(_parse_condition(text, tokens)), depth)
 
@@ -84,7 +85,7 @@ def parse_statement(text: str, convert: Callable[[exp.Expr], T]) -> T:
         raise _make_too_deep_error()
     refuse_other_statements(tokens)
     refuse_incomplete(tokens)
-    position_at = partial(_position, text)
+    position_at = partial(_locate, text)
     for refuse in (refuse_foreign_tokens, refuse_foreign_stars, refuse_unrepresentable_numbers):
         refuse(tokens, position_at)
     _mark_functions(tokens)
@@ -180,20 +181,20 @@ def _refuse_invalid_tokens(text: str, tokens: Sequence[Token], depth: int) -> No
     if not tokens:
         raise ParseError("the text is empty", position=1, hint="Write a condition, such as amount > 5")
     if tokens[0].token_type is TokenType.WHERE:
-        position = _position(text, tokens[0].start)
+        position = _locate(text, tokens[0].start)
         raise ParseError("unexpected WHERE", position=position, hint="Give the condition alone, without WHERE")
     if depth > MAX_NESTING:
         raise _make_too_deep_error()
     kinds = [token.token_type for token in tokens]
     for index, kind in enumerate(kinds):
         if kind is TokenType.NOT and index and _is_misspelt_not_equal(tokens[index - 1 : index + 2]):
-            position = _position(text, tokens[index - 1].start)
+            position = _locate(text, tokens[index - 1].start)
             raise ParseError("invalid operator '=!'", position=position, hint="Did you mean !=?")
         if kind in _SUSPECT and (found := _find_refusal(kinds, index)) is not None:
             message, hint = found
             start = tokens[index].start
             raise ParseError(
-                message, position=_position(text, start), hint=_DOUBLE_QUOTES if text[start] == '"' else hint
+                message, position=_locate(text, start), hint=_DOUBLE_QUOTES if text[start] == '"' else hint
             )
     if kinds.count(TokenType.ARROW) > MAX_LAMBDAS:
         raise ParseError(f"the text has more than {MAX_LAMBDAS} lambda functions")
@@ -255,7 +256,7 @@ def _parse_condition(text: str, tokens: list[Token]) -> exp.Expr:
     tree = trees[0] if trees else None
     if tree is None:
         raise ParseError("the text has no expression", position=1, hint="Write a condition, such as amount > 5")
-    return tree
+    return _mark_double_quotes(tree, text)
 
 
 def _parse_statement(text: str, tokens: list[Token]) -> exp.Expr:
@@ -265,13 +266,30 @@ def _parse_statement(text: str, tokens: list[Token]) -> exp.Expr:
         raise _make_parse_error(text, tokens, error, is_query=True) from error
     if len(trees) != 1:
         raise ParseError("the text has several statements", hint="Give one query at a time")
-    return trees[0]
+    return _mark_double_quotes(trees[0], text)
+
+
+_IN_DOUBLE_QUOTES = "in_double_quotes"
+
+
+def _mark_double_quotes(tree: exp.Expr, text: str) -> exp.Expr:
+    """Mark the texts that were written in double quotes, which in other dialects delimit a name."""
+    if '"' in text:
+        for each in tree.find_all(exp.Literal):
+            if each.is_string and text[each.meta.get("start", 0)] == '"':
+                each.meta[_IN_DOUBLE_QUOTES] = True
+    return tree
+
+
+def is_in_double_quotes(node: exp.Expr) -> bool:
+    """Return whether a node is a text that was written in double quotes."""
+    return isinstance(node, exp.Literal) and _IN_DOUBLE_QUOTES in node.meta
 
 
 # --- Errors ----------------------------------------------------------------------------------------------------------
 
 
-def _position(text: str, start: int) -> Position:
+def _locate(text: str, start: int) -> Position:
     return Position(start + 1, text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
 
 
@@ -284,11 +302,11 @@ def _make_tokenize_error(text: str) -> ParseError:
             end = _find_closing_quote(text, index)
             if end is None:
                 hint = "Double it if it is part of a text" if character != "`" else "Close the name with a back-tick"
-                return ParseError(f"the quote {character} is never closed", position=_position(text, index), hint=hint)
+                return ParseError(f"the quote {character} is never closed", position=_locate(text, index), hint=hint)
             if text[index - 1 : index] in ("x", "X") and re.fullmatch("[0-9a-fA-F]*", text[index + 1 : end]) is None:
                 hint = "Write two hexadecimal digits for each byte, as in X'1F'"
                 return ParseError(
-                    f"{text[index - 1 : end + 1]} is not binary", position=_position(text, index - 1), hint=hint
+                    f"{text[index - 1 : end + 1]} is not binary", position=_locate(text, index - 1), hint=hint
                 )
             index = end
         elif text.startswith("--", index):
@@ -296,9 +314,7 @@ def _make_tokenize_error(text: str) -> ParseError:
         elif text.startswith("/*", index):
             end = text.find("*/", index + 2)
             if end < 0:
-                return ParseError(
-                    "the comment is never closed", position=_position(text, index), hint="Close it with */"
-                )
+                return ParseError("the comment is never closed", position=_locate(text, index), hint="Close it with */")
             index = end + 1
         index += 1
     return ParseError("the text is not valid SQL", hint="Remove characters that SQL does not use")
@@ -325,11 +341,11 @@ def _make_parse_error(
     indices = [n for n, token in enumerate(tokens) if (token.line, token.col) == (found.get("line"), found.get("col"))]
     index = indices[0] if indices else len(tokens) - 1
     token, before = tokens[index], tokens[index - 1] if index else None
-    position = _position(text, token.start)
+    position = _locate(text, token.start)
     unclosed = _find_unclosed(tokens)
     if unclosed is not None and ("Expecting )" in description or "Expected END" in description):
         closing = "END" if unclosed.token_type is TokenType.CASE else "]" if unclosed.text == "[" else ")"
-        return ParseError(f"{unclosed.text} is never closed by {closing}", position=_position(text, unclosed.start))
+        return ParseError(f"{unclosed.text} is never closed by {closing}", position=_locate(text, unclosed.start))
     if description.startswith("invalid interval"):
         return ParseError(description, position=position)
     guess = (suggest_keyword(tokens, index) if is_query else None) or _suggest_fix(
@@ -389,6 +405,8 @@ def _suggest_fix(text: str, tokens: Sequence[Token], index: int, *, is_query: bo
     if operator := _suggest_operator(tokens, index) or (_suggest_operator(tokens, index - 1) if index else None):
         return f"Did you mean {operator}?"
     neighbours = [each for each in (before, token) if each is not None]
+    if any(each.text.startswith(CURLY_QUOTES) or each.text.endswith(CURLY_QUOTES) for each in neighbours):
+        return "Use straight quotes for a text, as in 'a'"
     if any(text[each.start : each.start + 1] == '"' for each in neighbours):
         return _DOUBLE_QUOTES
     if hint := _HINTS.get(token.token_type) or (None if is_query else _FILTER_HINTS.get(token.token_type)):

@@ -11,7 +11,7 @@ from functools import lru_cache
 from sqlglot import exp
 
 from tamis.expr.functions.table import Precedence
-from tamis.expr.nodes import NULL, Call, Column, Expr, Literal, fold, get_operands
+from tamis.expr.nodes import NULL, AnyExpr, Call, Column, Leaf, Literal, Name, fold, get_operands
 from tamis.expr.sql.intervals import interval_from_text
 from tamis.expr.sql.parse import read_opaque
 from tamis.expr.sql.printer import (
@@ -33,7 +33,7 @@ _KINDS: dict[str, type[exp.Binary]] = {
 }  # fmt: skip
 
 
-def to_tree(expr: Expr) -> exp.Expr:
+def to_tree(expr: AnyExpr) -> exp.Expr:
     """Return a new tree of an expression.
 
     >>> from tamis.expr.sql.parse import parse_sql
@@ -43,13 +43,13 @@ def to_tree(expr: Expr) -> exp.Expr:
     return fold(expr, _build, lambda node: () if _is_opaque(node) else get_operands(node))[0]
 
 
-def _is_opaque(node: Expr) -> bool:
+def _is_opaque(node: AnyExpr) -> bool:
     return isinstance(node, Call) and node.function == "sql"
 
 
-def _build(node: Expr, args: tuple[_Built, ...]) -> _Built:
+def _build(node: AnyExpr, args: tuple[_Built, ...]) -> _Built:
     match node:
-        case Column():
+        case Name() | Column():
             return _build_column(node), Precedence.CALL
         case Literal():
             return _build_literal(node), Precedence.CALL
@@ -59,7 +59,7 @@ def _build(node: Expr, args: tuple[_Built, ...]) -> _Built:
             )
 
 
-def _list_items(node: Call, args: Sequence[_Built]) -> Sequence[Literal]:
+def _list_items(node: Call[Leaf], args: Sequence[_Built]) -> Sequence[Literal]:
     """Return the literals that `get_operands` leaves out."""
     items = () if _is_opaque(node) else node.args[len(args) :]
     return [item for item in items if isinstance(item, Literal)]
@@ -73,7 +73,7 @@ def _take(built: _Built, needed: int = 0) -> exp.Expr:
     return tree if precedence >= needed else exp.Paren(this=tree)
 
 
-def _build_call(node: Call, args: list[_Built]) -> _Built:
+def _build_call(node: Call[Leaf], args: list[_Built]) -> _Built:
     match node:
         case Call("and" | "or" as function, (_, _, *_)):
             precedence, kind = (Precedence.AND, exp.And) if function == "and" else (Precedence.OR, exp.Or)
@@ -150,16 +150,11 @@ def _build_function(function: str, args: Sequence[_Built]) -> exp.Expr:
     kind, keys = _SPECIAL.get(name, (None, ()))
     if kind is not None and 1 <= len(parts) <= len(keys):
         return kind(**dict(zip(keys, parts, strict=False)))
-    return exp.Anonymous(
-        this=function if function.isascii() and function.isidentifier() else _quote(function), expressions=parts
-    )
+    is_plain = function.isascii() and function.isidentifier()
+    return exp.Anonymous(this=function if is_plain else exp.to_identifier(function, quoted=True), expressions=parts)
 
 
-def _quote(name: str) -> exp.Identifier:
-    return exp.to_identifier(name, quoted=True)
-
-
-def _build_column(column: Column) -> exp.Expr:
+def _build_column(column: Leaf) -> exp.Expr:
     parts = [exp.to_identifier(name, quoted=column.exact or not is_simple_name(name)) for name in column.path]
     head, fields = parts[:4], parts[4:]
     tree: exp.Expr = exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(head), strict=False)))

@@ -3,7 +3,9 @@
 SQL text is for people, and rounds a few literals to the nearest form. Here an expression is a list of steps, leaves
 before the calls that use them, so that nothing recurses at any depth:
 
-    {"types": "…", "steps": [["column:", ["a"], 0, null, false], ["literal:", 5, 0], ["<", 0, 1]]}
+    {"types": "…", "steps": [["column:", ["a"], null, false, 0], ["literal:", 5, 0], ["<", 0, 1]]}
+
+A `column:` is bound and has a type, or null where it is unknown; a `name:` is not bound.
 
 `types` holds the Arrow types, in Arrow's own format; steps refer to them by index.
 """
@@ -14,27 +16,27 @@ import base64
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument
-from tamis.expr.nodes import Column, Expr, Literal, from_steps, to_steps
+from tamis.expr.nodes import AnyExpr, Column, Expr, Leaf, Literal, Name, from_steps, to_steps
 
-_COLUMN, _LITERAL = "column:", "literal:"
+_NAME, _COLUMN, _LITERAL = "name:", "column:", "literal:"
 """The names of the leaf steps, which no function has."""
 
 
-def expression_to_json(expr: Expr) -> dict[str, Any]:
+def expression_to_json(expr: AnyExpr) -> dict[str, Any]:
     """Return an expression as values that `json` can encode."""
     numbers = _TypeNumbers()
     steps: list[list[Any]] = []
     for step in to_steps(expr):
         match step:
+            case Name():
+                steps.append([_NAME, *_place(step)])
             case Column():
-                number = None if step.type is None else numbers.of(step.type)
-                position = None if step.position is None else int(step.position)
-                steps.append([_COLUMN, list(step.path), number, position, step.exact])
+                steps.append([_COLUMN, *_place(step), None if step.type is None else numbers.of(step.type)])
             case Literal():
                 steps.append([_LITERAL, _value_to_json(step.value), numbers.of(step.type)])
             case (function, args):
@@ -42,7 +44,7 @@ def expression_to_json(expr: Expr) -> dict[str, Any]:
     return {"types": types_to_text(numbers.found), "steps": steps}
 
 
-def expression_from_json(given: Mapping[str, Any]) -> Expr:
+def expression_from_json(given: Mapping[str, Any]) -> AnyExpr:
     """Return the expression that `expression_to_json` encoded.
 
     >>> from tamis.expr.sql.parse import parse_sql
@@ -52,15 +54,30 @@ def expression_from_json(given: Mapping[str, Any]) -> Expr:
     data_types = types_from_text(given["types"])
     steps: list[Any] = []
     for kind, *rest in given["steps"]:
-        if kind == _COLUMN:
-            path, number, position, exact = rest
-            steps.append(Column(tuple(path), position, None if number is None else data_types[number], exact))
+        if kind == _NAME:
+            path, position, exact = rest
+            steps.append(Name(tuple(path), position, exact))
+        elif kind == _COLUMN:
+            path, position, exact, number = rest
+            steps.append(Column(tuple(path), None if number is None else data_types[number], position, exact))
         elif kind == _LITERAL:
             value, number = rest
             steps.append(Literal(_value_from_json(value), data_types[number]))
         else:
             steps.append((kind, tuple(rest)))
     return from_steps(tuple(steps))
+
+
+def bound_from_json(given: Mapping[str, Any]) -> Expr:
+    """Return the bound expression that `expression_to_json` encoded."""
+    for kind, *rest in given["steps"]:
+        if kind == _NAME:
+            raise InvalidArgument(f"expected a bound expression as JSON, found the unbound name {'.'.join(rest[0])!r}")
+    return cast(Expr, expression_from_json(given))
+
+
+def _place(leaf: Leaf) -> tuple[list[str], int | None, bool]:
+    return list(leaf.path), None if leaf.position is None else int(leaf.position), leaf.exact
 
 
 class _TypeNumbers:
@@ -80,15 +97,24 @@ class _TypeNumbers:
         return number
 
 
-def types_to_text(data_types: Sequence[pa.DataType]) -> str:
-    """Return Arrow types as text."""
-    schema = pa.schema([(str(number), data_type) for number, data_type in enumerate(data_types)])
+def schema_to_text(schema: pa.Schema) -> str:
+    """Return an Arrow schema as text."""
     return base64.b64encode(schema.serialize()).decode()
+
+
+def schema_from_text(text: str) -> pa.Schema:
+    """Return the schema that `schema_to_text` encoded."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def types_to_text(data_types: Sequence[pa.DataType | None]) -> str:
+    """Return Arrow types as text."""
+    return schema_to_text(pa.schema([(str(number), data_type) for number, data_type in enumerate(data_types)]))
 
 
 def types_from_text(text: str) -> list[pa.DataType]:
     """Return the types that `types_to_text` encoded."""
-    return list(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).types)
+    return list(schema_from_text(text).types)
 
 
 def _value_to_json(value: object) -> Any:

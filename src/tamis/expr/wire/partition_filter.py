@@ -23,7 +23,6 @@ filter nested deeper than `MAX_DEPTH` brackets or longer than `MAX_BYTES`.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
@@ -45,6 +44,7 @@ from tamis.errors import (
     UnknownColumn,
     add_article,
     suggest_method_arguments,
+    suggest_name,
 )
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.functions.kernels import look_up_key
@@ -113,10 +113,12 @@ class PartitionFilter:
 
     @classmethod
     def eq(cls, column: str, value: object) -> PartitionFilter:
+        """Return a filter for partitions whose value equals another."""
         return cls("eq", column, (format_partition_value(value),))
 
     @classmethod
     def neq(cls, column: str, value: object) -> PartitionFilter:
+        """Return a filter for partitions whose value differs from another."""
         return cls("neq", column, (format_partition_value(value),))
 
     @classmethod
@@ -126,26 +128,32 @@ class PartitionFilter:
 
     @classmethod
     def gt(cls, column: str, value: object) -> PartitionFilter:
+        """Return a filter for partitions whose value is greater than another."""
         return cls("gt", column, (format_partition_value(value),))
 
     @classmethod
     def gte(cls, column: str, value: object) -> PartitionFilter:
+        """Return a filter for partitions whose value is another one or greater."""
         return cls("gte", column, (format_partition_value(value),))
 
     @classmethod
     def lt(cls, column: str, value: object) -> PartitionFilter:
+        """Return a filter for partitions whose value is less than another."""
         return cls("lt", column, (format_partition_value(value),))
 
     @classmethod
     def lte(cls, column: str, value: object) -> PartitionFilter:
+        """Return a filter for partitions whose value is another one or less."""
         return cls("lte", column, (format_partition_value(value),))
 
     @classmethod
     def is_null(cls, column: str) -> PartitionFilter:
+        """Return a filter for partitions without a value."""
         return cls("is_null", column)
 
     @classmethod
     def is_not_null(cls, column: str) -> PartitionFilter:
+        """Return a filter for partitions with a value."""
         return cls("is_not_null", column)
 
     @classmethod
@@ -160,6 +168,7 @@ class PartitionFilter:
 
     @classmethod
     def not_(cls, inner: PartitionFilter) -> PartitionFilter:
+        """Return a filter for the partitions that another filter drops."""
         return cls("not", filters=(inner,))
 
     def with_type(self, type_name: str) -> PartitionFilter:
@@ -185,6 +194,9 @@ class PartitionFilter:
 
     def _combine(self, op: str, other: object) -> PartitionFilter:
         """Return the AND or OR of two filters. `a & b & c` is one AND of three, so that generated chains stay flat."""
+        if isinstance(other, str):
+            both = f"pass both in a list, scan([filter, {other!r}])" if op == "and" else "write both as PartitionFilter"
+            raise TypeError(f"a PartitionFilter is not combined with SQL text: {both}")
         if not isinstance(other, PartitionFilter):
             return cast("PartitionFilter", NotImplemented)
         parts = (part.filters if part.op == op else (part,) for part in (self, other))
@@ -212,6 +224,7 @@ class PartitionFilter:
         return tuple(found)
 
     def column_names(self) -> list[str]:
+        """Return the names of the partition columns that the filter compares."""
         return list(self.columns)
 
     def evaluate(self, values: PartitionValues) -> pa.BooleanArray:
@@ -366,12 +379,12 @@ def resolve_column(name: str, known: Collection[str], table: str) -> str:
             f"the partition filter's column {name!r} matches several partition columns of {table}: "
             f"{', '.join(map(repr, matches))}. Write one of these"
         )
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise UnknownColumn(
-        f"no partition column {name!r} in {table}, as used in a partition filter.{hint} "
+    error = UnknownColumn(
+        f"no partition column {name!r} in {table}, as used in a partition filter.{suggest_name(name, known)} "
         f"Partition columns: {', '.join(dict.fromkeys(known)) or 'none'}."
     )
+    error.is_partition_column = True
+    raise error
 
 
 # --- Parsing of the JSON of a partition filter, which may be untrusted: bounded, strict, and without recursion --------

@@ -104,7 +104,7 @@ class Query:
 
     @property
     def is_final(self) -> bool:
-        """Whether a further operation needs an outer query, because the rows are groups or limited in number."""
+        """Return whether a further operation needs an outer query, because the rows are groups or limited in number."""
         return self.is_grouped or self.limit is not None
 
     def keep_columns(self, names: frozenset[str]) -> Query:

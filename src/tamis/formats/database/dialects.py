@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 
 import pyarrow as pa
 from sqlglot import exp
@@ -98,7 +97,7 @@ def _write_with_types(types: dict[str, str]) -> Callable[[Literal, str], exp.Exp
             case "integer":
                 return exp.Literal.number(int(value))
             case "decimal":
-                return _write_decimal(value)
+                return exp.Literal.number(format(value, "f"))
             case "text":
                 return _write_text(value)
             case "single" | "double":
@@ -118,10 +117,6 @@ def is_writable(text: str) -> bool:
 
 def _write_text(value: str) -> exp.Expr | None:
     return exp.Literal.string(value) if is_writable(value) else None
-
-
-def _write_decimal(value: Decimal) -> exp.Expr:
-    return exp.Literal.number(format(value, "f"))
 
 
 def _format_float(value: float) -> str:

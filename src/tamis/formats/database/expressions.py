@@ -4,19 +4,51 @@ evaluate differently.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
+import sqlglot
 from sqlglot import exp
 
 from tamis import types
-from tamis.expr.functions.table import COMPARISONS, FUNCTIONS, type_of
+from tamis.expr.functions.table import FUNCTIONS, find_pattern, is_comparison, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, fold
-from tamis.expr.patterns import ANY_CHARACTER, ANY_TEXT, DEFAULT_ESCAPE, LikePattern, parse_like
-from tamis.expr.sql.templates import fill_template
+from tamis.expr.patterns import ANY_CHARACTER, ANY_TEXT, LikePattern
 from tamis.formats.database.database_query import DatabaseColumn
 from tamis.formats.database.dialects import Dialect, find_type_family, is_writable
+
+# --- Templates ------------------------------------------------------------------------------------------------------
+#
+# SQL expressions with numbered arguments, as in `power({0}, {1})`: how databases spell a function of the table.
+
+
+_ARGUMENT = re.compile(r"\{(\d+)\}")
+_TEMPLATE_ATOMS = (exp.Column, exp.Literal, exp.Paren, exp.Null, exp.Boolean, exp.Func)
+
+
+def fill_template(template: str, dialect: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    """Return the tree of an expression in a dialect of sqlglot, with the arguments in their places.
+
+    >>> fill_template("{0} * 2", "duckdb", [exp.column("a") + 1]).sql("duckdb")
+    '(a + 1) * 2'
+    """
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Placeholder):
+            return node
+        arg = args[int(node.name.removeprefix("argument"))].copy()
+        return arg if isinstance(arg, _TEMPLATE_ATOMS) and not isinstance(arg, exp.Binary) else exp.Paren(this=arg)
+
+    return _parse(template, dialect).transform(replace)
+
+
+@cache
+def _parse(template: str, dialect: str) -> exp.Expr:
+    return sqlglot.parse_one(_ARGUMENT.sub(r":argument\1", template), read=dialect)
+
 
 MAX_IN_LIST_ITEMS = 1000
 """The longest IN list that is pushed down."""
@@ -67,11 +99,13 @@ class Translator:
         """Write a value such that the database compares and orders it as Tamis does."""
         if typed.family != "text" or typed.literal is not None:
             return typed.sql
-        return exp.Collate(this=_parenthesize(typed.sql), expression=_write_collation(self._dialect))
+        return exp.Collate(
+            this=_parenthesise(typed.sql), expression=exp.to_identifier(self._dialect.collation, quoted=True)
+        )
 
     def translate_column(self, name: str) -> TypedSql | None:
         """Translate a column of the source."""
-        return self._translate_column(Column((name,)))
+        return self._translate_path((name,))
 
     def translate_equality(self, left: TypedSql | None, right: TypedSql | None) -> exp.Expr | None:
         """Write an equality of two values; None if the database would evaluate it differently."""
@@ -83,7 +117,7 @@ class Translator:
     def _translate_node(self, node: Expr, args: tuple[TypedSql | None, ...]) -> TypedSql | None:
         match node:
             case Column():
-                return self._translate_column(node)
+                return self._translate_path(node.path)
             case Literal():
                 return self._translate_literal(node)
             case Call() if any(arg is None for arg in args):
@@ -91,10 +125,10 @@ class Translator:
             case Call(function):
                 return self._translate_call(function, node, tuple(arg for arg in args if arg is not None))
 
-    def _translate_column(self, node: Column) -> TypedSql | None:
-        if len(node.path) > 1 or node.path[0] not in self._columns:
+    def _translate_path(self, path: tuple[str, ...]) -> TypedSql | None:
+        if len(path) > 1 or path[0] not in self._columns:
             return None
-        named = self._columns[node.path[0]]
+        named = self._columns[path[0]]
         compares = named.column.is_comparable and find_type_family(named.column.type) in self._dialect.families
         return TypedSql(named.sql.copy(), named.column.type, compares, named.column.is_bytewise)
 
@@ -110,21 +144,21 @@ class Translator:
         return None if written is None else TypedSql(written, node.type, True, literal=node)
 
     def _translate_call(self, function: str, node: Call, args: tuple[TypedSql, ...]) -> TypedSql | None:
-        if function in COMPARISONS:
+        if is_comparison(node):
             return self._translate_comparison(function, *args)
         match function, args:
             case "and" | "or", _ if all(_is_condition(arg.type) for arg in args):
                 return _make_condition(_join_balanced(exp.And if function == "and" else exp.Or, _list_sql(args)))
             case "not", (arg,) if _is_condition(arg.type):
-                return _make_condition(exp.Not(this=_parenthesize(arg.sql)))
+                return _make_condition(exp.Not(this=_parenthesise(arg.sql)))
             case "is_null", (arg,):
-                return _make_condition(exp.Is(this=_parenthesize(arg.sql), expression=exp.Null()))
+                return _make_condition(exp.Is(this=_parenthesise(arg.sql), expression=exp.Null()))
             case "is_not_null", (arg,):
-                return _make_condition(exp.Not(this=exp.Is(this=_parenthesize(arg.sql), expression=exp.Null())))
+                return _make_condition(exp.Not(this=exp.Is(this=_parenthesise(arg.sql), expression=exp.Null())))
             case "in", (arg,):
                 return self._translate_in(arg, node.args[1:])
-            case "like" | "startswith" | "endswith" | "contains", (arg, *_):
-                return self._translate_pattern_match(arg, _parse_pattern(node))
+            case _ if (pattern := find_pattern(node)) is not None:
+                return self._translate_pattern_match(args[0], pattern)
             case _:
                 return self._translate_function(node, args)
 
@@ -148,14 +182,14 @@ class Translator:
         if len(operands) < len(items) or not self._are_comparable(value, *operands):
             return None
         tested = value.sql if value.is_bytewise else self.collate_bytewise(value)
-        return _make_condition(exp.In(this=_parenthesize(tested), expressions=_list_sql(operands)))
+        return _make_condition(exp.In(this=_parenthesise(tested), expressions=_list_sql(operands)))
 
-    def _translate_pattern_match(self, value: TypedSql, pattern: LikePattern | None) -> TypedSql | None:
-        if pattern is None or value.family != "text":
+    def _translate_pattern_match(self, value: TypedSql, pattern: LikePattern) -> TypedSql | None:
+        if value.family != "text" or not isinstance(pattern.prefix, str):
             return None
         if not is_writable("".join(part for part in pattern.parts if isinstance(part, str))):
             return None
-        tested = _parenthesize(self.collate_bytewise(value))
+        tested = _parenthesise(self.collate_bytewise(value))
         if not self._dialect.has_like:
             return _make_condition(exp.Glob(this=tested, expression=exp.Literal.string(_format_glob(pattern))))
         like = exp.Like(this=tested, expression=exp.Literal.string(_format_like(pattern)))
@@ -182,7 +216,7 @@ class Translator:
             return None
         if known.databases.is_same is not None and not known.databases.is_same(node):
             return None
-        return TypedSql(_parenthesize(fill_template(template, self._dialect.name, _list_sql(args))), found, True)
+        return TypedSql(_parenthesise(fill_template(template, self._dialect.name, _list_sql(args))), found, True)
 
     def _translate_case(self, args: tuple[TypedSql, ...], found: pa.DataType) -> TypedSql | None:
         conditions, values, otherwise = args[0:-1:2], args[1:-1:2], args[-1]
@@ -213,22 +247,6 @@ def _format_glob(pattern: LikePattern) -> str:
     )
 
 
-def _parse_pattern(node: Call) -> LikePattern | None:
-    match node:
-        case Call("like", (_, Literal(str() as text))):
-            return parse_like(text, DEFAULT_ESCAPE)
-        case Call("like", (_, Literal(str() as text), Literal(str() as escape))):
-            return parse_like(text, escape)
-        case Call("startswith", (_, Literal(str() as text))):
-            return LikePattern((*text, ANY_TEXT))
-        case Call("endswith", (_, Literal(str() as text))):
-            return LikePattern((ANY_TEXT, *text))
-        case Call("contains", (_, Literal(str() as text))):
-            return LikePattern((ANY_TEXT, *text, ANY_TEXT))
-        case _:
-            return None
-
-
 _KINDS = {
     "boolean": {"boolean"},
     "number": {"integer", "single", "double", "decimal"},
@@ -251,10 +269,6 @@ def _is_widening_cast(target: pa.DataType, source: pa.DataType) -> bool:
     return bool(pa.types.is_float32(source) and pa.types.is_float64(target))
 
 
-def _write_collation(dialect: Dialect) -> exp.Expr:
-    return exp.to_identifier(dialect.collation, quoted=True)
-
-
 def _is_condition(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_boolean(data_type) or pa.types.is_null(data_type))
 
@@ -266,7 +280,7 @@ def _is_null_literal(typed: TypedSql) -> bool:
 _ATOMS = (exp.Column, exp.Literal, exp.Paren, exp.Null, exp.Boolean, exp.Cast)
 
 
-def _parenthesize(sql: exp.Expr) -> exp.Expr:
+def _parenthesise(sql: exp.Expr) -> exp.Expr:
     return sql if isinstance(sql, _ATOMS) else exp.Paren(this=sql)
 
 
@@ -275,12 +289,12 @@ def _join_balanced(kind: type[exp.Connector], parts: list[exp.Expr]) -> exp.Expr
     while len(parts) > 1:
         pairs = zip(parts[0::2], parts[1::2], strict=False)
         rest = parts[-1:] if len(parts) % 2 else []
-        parts = [_parenthesize(kind(this=left, expression=right)) for left, right in pairs] + rest
+        parts = [_parenthesise(kind(this=left, expression=right)) for left, right in pairs] + rest
     return parts[0]
 
 
 def _make_condition(sql: exp.Expr) -> TypedSql:
-    return TypedSql(_parenthesize(sql), types.BOOLEAN, True)
+    return TypedSql(_parenthesise(sql), types.BOOLEAN, True)
 
 
 def _list_sql(operands: tuple[TypedSql, ...] | list[TypedSql]) -> list[exp.Expr]:

@@ -255,5 +255,5 @@ def _load_driver() -> Any:
     try:
         from adbc_driver_postgresql import dbapi
     except ImportError as error:
-        raise make_missing_package_error("a PostgreSQL database", "adbc-driver-postgresql") from error
+        raise make_missing_package_error("a PostgreSQL database", "database", "adbc-driver-postgresql") from error
     return dbapi

@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
+from tamis import types
 from tamis.expr.nodes import TRUE, Expr
 from tamis.formats.database.database_query import (
     AggregatedColumn,
@@ -21,6 +22,7 @@ from tamis.formats.database.database_query import (
 )
 from tamis.formats.database.dialects import GROUPABLE, Dialect
 from tamis.formats.database.expressions import SourceColumn, Translator, TypedSql
+from tamis.types import type_name
 
 
 def render_select(query: Query, dialect: Dialect) -> str | None:
@@ -194,15 +196,13 @@ def _translate_aggregate(
         case "min" | "max", [arg] if arg.family is not None and arg.family != "boolean":
             return (exp.Min if each.function == "min" else exp.Max)(this=translator.collate_bytewise(arg))
         case "sum", [arg] if not each.distinct and arg.family in ("integer", "decimal") and dialect.has_wide_sums:
-            # A decimal of 38 digits holds every sum, so that the database overflows only where Tamis does too.
-            is_wide = pa.types.is_decimal(each.column.type) and each.column.type.precision == 38
-            return exp.cast(exp.Sum(this=arg.sql), _render_sum_type(each.column)) if is_wide else None
+            # The database fails where the sum does not fit its type, as Tamis does.
+            is_exact = each.column.type == types.LONG or (
+                pa.types.is_decimal(each.column.type) and each.column.type.precision == 38
+            )
+            return exp.cast(exp.Sum(this=arg.sql), type_name(each.column.type)) if is_exact else None
         case _:
             return None
-
-
-def _render_sum_type(column: DatabaseColumn) -> str:
-    return f"decimal({column.type.precision}, {column.type.scale})"
 
 
 def _bind_columns(alias: str, columns: tuple[DatabaseColumn, ...]) -> dict[str, SourceColumn]:

@@ -206,7 +206,7 @@ def _load_driver() -> Any:
     try:
         from adbc_driver_sqlite import dbapi
     except ImportError as error:
-        raise make_missing_package_error("a SQLite database", "adbc-driver-sqlite") from error
+        raise make_missing_package_error("a SQLite database", "database", "adbc-driver-sqlite") from error
     return dbapi
 
 

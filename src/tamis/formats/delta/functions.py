@@ -10,7 +10,7 @@ has physical names (column mapping).
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -34,6 +34,7 @@ from tamis.formats.function_results import (
     FILE_COLUMNS,
     UNKNOWN,
     check_column_addresses,
+    concat_batches,
     export_columns,
     map_to_json,
 )
@@ -110,7 +111,7 @@ def list_files(
     names = _PartitionNames.of_metadata(snapshot.metadata, f"'{snapshot.storage.uri}'")
     filter = names.resolve(filter)
     batches = (batch for part in snapshot.list_parts() for batch in part.read(_COLUMNS))
-    return _concat_batches([_describe_files(batch, filter, names) for batch in batches])
+    return _describe_all(batches, filter, names)
 
 
 @suggest_arguments("tamis.delta.read_checkpoint_part")
@@ -135,9 +136,9 @@ def read_checkpoint_part(
     if not part.endswith(".parquet"):
         lines = read_actions(storage, [file])
         added = reconcile(decode_file_actions(lines, _find_partition_names(lines)), lines).added
-        return _concat_batches([_describe_files(batch, filter, names) for batch in added.to_batches()])
+        return _describe_all(added.to_batches(), filter, names)
     batches = read_part(storage, file.path, _COLUMNS, size=file.size, modified_ns=file.modified_ns)
-    return _concat_batches([_describe_files(batch, filter, names) for batch in batches])
+    return _describe_all(batches, filter, names)
 
 
 @suggest_arguments("tamis.delta.read_checkpoint_part_arrow_ffi")
@@ -186,8 +187,8 @@ def read_post_checkpoint_changes(
     actions = decode_file_actions(lines, _find_partition_names(lines))
     changes = reconcile(actions, lines)
     removed = actions.filter(pc.invert(actions["is_add"])).select(changes.added.column_names)
-    added = _concat_batches([_describe_files(batch, filter, names) for batch in changes.added.to_batches()])
-    return added, _concat_batches([_describe_files(batch, None, names) for batch in removed.to_batches()])
+    added = _describe_all(changes.added.to_batches(), filter, names)
+    return added, _describe_all(removed.to_batches(), None, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,7 @@ class _PartitionNames:
     def resolve(self, filter: PartitionFilter | None) -> PartitionFilter | None:
         return None if filter is None else resolve_columns(filter, tuple(self.physical), self.table)
 
-    def logical(self, values: pa.MapArray) -> pa.MapArray:
+    def to_logical_names(self, values: pa.MapArray) -> pa.MapArray:
         """Return partition values of the log with logical names."""
         if all(physical == name for name, physical in self.physical.items()):
             return values
@@ -237,9 +238,15 @@ def _log_file(storage: Storage, name: str) -> LogFile:
     return LogFile(path, found.size, found.modified_ns, 0, 0)
 
 
+def _describe_all(
+    batches: Iterable[pa.RecordBatch], filter: PartitionFilter | None, names: _PartitionNames
+) -> pa.RecordBatch:
+    return concat_batches([_describe_files(batch, filter, names) for batch in batches], FILE_SCHEMA)
+
+
 def _describe_files(batch: pa.RecordBatch, filter: PartitionFilter | None, names: _PartitionNames) -> pa.RecordBatch:
     """Return the columns of `FILE_SCHEMA` for the files that the filter keeps. The filter has logical names."""
-    values = names.logical(_replace_empty_texts(batch.column("partition_values")))
+    values = names.to_logical_names(_replace_empty_texts(batch.column("partition_values")))
     if filter is not None:
         if values.null_count:
             raise make_corrupt_log_error(
@@ -295,9 +302,3 @@ def _replace_empty_texts(values: pa.MapArray) -> pa.MapArray:
     replaced = pc.if_else(pc.equal(items, ""), pa.scalar(None, items.type), items)
     mask = values.is_null() if values.null_count else None
     return pa.MapArray.from_arrays(values.offsets, values.keys, replaced, mask=mask)
-
-
-def _concat_batches(batches: Collection[pa.RecordBatch]) -> pa.RecordBatch:
-    if not batches:
-        return pa.record_batch([pa.array([], field.type) for field in FILE_SCHEMA], schema=FILE_SCHEMA)
-    return pa.concat_batches(list(batches))

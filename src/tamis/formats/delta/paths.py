@@ -84,7 +84,7 @@ def resolve_paths(storage: Storage, paths: pa.StringArray, *, allow_outside: boo
 
 
 def _are_plain(paths: pa.StringArray) -> bool:
-    """Whether all paths are relative and need neither decoding nor checks. Only their bytes are tested."""
+    """Return whether all paths are relative and need neither decoding nor checks. Only their bytes are tested."""
     content = get_bytes(paths.cast(pa.binary()))
     blocks = (content[start : start + _BLOCK + 1] for start in range(0, len(content), _BLOCK))
     is_suspect = any(

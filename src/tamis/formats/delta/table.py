@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,19 +19,18 @@ from tamis import types
 from tamis.errors import InvalidArgument, format_count
 from tamis.expr.builder import split_name
 from tamis.expr.nodes import Column
+from tamis.formats.constants import name_partition
 from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
 from tamis.formats.delta.paths import resolve_paths
-from tamis.formats.delta.planning.checkpoint_job import find_unread_parts, prune_files_in
-from tamis.formats.delta.planning.file_request import Request
-from tamis.formats.delta.planning.file_rows import DeltaFileRows
-from tamis.formats.delta.planning.prune_files import prune_files
+from tamis.formats.delta.planning.checkpoint_job import DeltaFileRows, find_unread_parts, prune_files_in
+from tamis.formats.delta.planning.prune_files import Request, prune_files
 from tamis.formats.delta.schema import DeltaField
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.file_funnel import LOGICAL_ROWS, SKIPPING_NOTES, FileRequest, PrunedFiles, limit_files
 from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.formats.function_results import UNKNOWN
 from tamis.formats.jobs import SPARK, Planning
-from tamis.formats.source import FileIndex, FileListing, IndexSupport, to_single_array
+from tamis.formats.source import MODIFIED, FileIndex, FileListing, IndexSupport, to_single_array
 from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import make_immutable_marker
 from tamis.io.storage import Storage
@@ -112,17 +111,14 @@ class DeltaTable:
         return IndexSupport(table_id=metadata.id, to_physical_path=metadata.to_physical_path)
 
     @property
-    def has_changed_types(self) -> bool:
-        features = self.snapshot.protocol.reader_features or ()
-        return any(feature.startswith(_CHANGING_FEATURES) for feature in features)
-
-    @property
     def has_uniform_files(self) -> bool:
-        """Whether writers guarantee types and names; columns that are mapped by id may have any name in a file."""
-        return self.field_names is None or not self.field_names.by_id
+        """Return whether writers guarantee types and names: not of widened columns, nor of columns mapped by id."""
+        features = self.snapshot.protocol.reader_features or ()
+        is_stable = not any(feature.startswith(_CHANGING_FEATURES) for feature in features)
+        return is_stable and (self.field_names is None or not self.field_names.by_id)
 
     def has_statistics(self, kind: str, column: Column) -> bool:
-        """Whether the table's properties tell writers to record statistics of a column. JSON cannot hold bytes."""
+        """Return whether the table's properties let writers record statistics of a column. JSON cannot hold bytes."""
         if kind != "null_count" and column.type is not None and types.is_bytes(column.type):
             return False
         metadata = self.snapshot.metadata
@@ -171,11 +167,13 @@ class DeltaTable:
         request = Request.of(asked, self.snapshot.metadata)
         return self._make_listing(prune_files(self.snapshot, request), request, levels)
 
-    def list_file_rows(self, files: pa.Table, partitions: pa.Table) -> FileListing:
+    needs_keys: ClassVar[bool] = False
+
+    def list_file_rows(self, files: pa.Table) -> FileListing:
         """Return files, as rows of `DeltaFileRows` have them, as a listing without reports."""
         vectors = files["deletion_vector"].cast(DELETION_VECTOR)
         files = files.drop_columns(["deletion_vector"]).append_column("deletion_vector", vectors)
-        return FileListing(self._resolve_files(files)[0], partitions, (), files[LOGICAL_ROWS].combine_chunks())
+        return FileListing(self._resolve_files(files)[0], (), files[LOGICAL_ROWS].combine_chunks())
 
     def _make_listing(self, chosen: PrunedFiles, request: Request, levels: Collection[str]) -> FileListing:
         files = chosen.files
@@ -188,8 +186,8 @@ class DeltaTable:
         reports = [chosen.metrics.describe_files(notes, with_rows=with_rows)]
         if self.partition_columns:
             reports.insert(0, chosen.metrics.describe_partitions(enabled=request.by_partitions, with_rows=with_rows))
-        partitions = chosen.partitions.drop_columns(list(chosen.unreadable))
-        listing = FileListing(listed, partitions, tuple(reports), rows, chosen.matched, chosen.unreadable)
+        listed = listed.drop_columns([name_partition(name) for name in chosen.unreadable])
+        listing = FileListing(listed, tuple(reports), rows, chosen.matched, chosen.unreadable)
         if self.index is None or not request.by_statistics:
             return listing
         return self.index.prune_listing(
@@ -215,6 +213,7 @@ class DeltaTable:
                 "path": paths,
                 "size": pc.fill_null(sizes, UNKNOWN),
                 "modified_ns": pa.repeat(pa.scalar(mark, types.LONG), len(files)),
+                "modified": files["modified"].cast(MODIFIED),
                 "deletion_vector": files["deletion_vector"],
                 "num_records": files["num_records"],
                 **{name: files[name] for name in files.column_names if ":" in name},
@@ -292,7 +291,7 @@ def _map_fields(
     """Return the names of fields by key. Fields in `from_log` are never read from files, which may have anything under
     their names."""
     return {
-        _get_key(each, by_id): MappedField(
+        each.field_id if by_id else each.physical_name: MappedField(
             each.name,
             _map_children(each, by_id),
             physical_name=each.physical_name if by_id and each.name not in from_log else None,
@@ -306,7 +305,3 @@ def _map_children(field: DeltaField, by_id: bool) -> dict[Hashable, MappedField]
         return _map_fields(field.children, by_id)
     # The parts of lists and maps have fixed names: `element`, `key`, `value`.
     return {each.name: MappedField(each.name, _map_children(each, by_id)) for each in field.children}
-
-
-def _get_key(field: DeltaField, by_id: bool) -> Hashable:
-    return field.field_id if by_id else field.physical_name

@@ -31,7 +31,7 @@ from tamis.formats.source import to_single_array
 _MAGIC = b"Obj\x01"
 _SYNC_MARKER_SIZE = 16
 _MAX_DIGITS = 9
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 """The largest decompressed size of the blocks of one file: a small file can claim any size."""
 
 
@@ -120,24 +120,32 @@ class AvroFile:
             ) from error
 
 
-def open_avro(content: bytes | pa.Buffer, location: str) -> AvroFile:
+def open_avro(content: bytes | pa.Buffer, location: str, max_bytes: int = MAX_BYTES) -> AvroFile:
     """Parse and decompress an Avro file. All lengths are checked."""
-    (file,) = open_avro_parts(content, location, None)
+    (file,) = open_avro_parts(content, location, None, max_bytes)
     return file
 
 
-def open_avro_parts(content: bytes | pa.Buffer, location: str, most: int | None) -> Iterator[AvroFile]:
+def open_avro_parts(
+    content: bytes | pa.Buffer, location: str, most: int | None, max_bytes: int = MAX_BYTES
+) -> Iterator[AvroFile]:
     """Yield an Avro file in parts of about `most` bytes (None: as one part), at least one.
 
-    So a large file is not decompressed as a whole.
+    So a large file is not decompressed as a whole. A part of more than `max_bytes` is an error.
     """
     data = memoryview(content).cast("B")
     if bytes(data[:4]) != _MAGIC:
         raise make_corrupt_file_error(
             f"'{location}' is not an Avro file: expected the magic bytes {_MAGIC!r}, found {bytes(data[:4])!r}"
         )
-    reader = _Reader(data, 4, location)
-    metadata = reader.metadata()
+    try:
+        yield from _read_parts(_Reader(data, 4), location, most, max_bytes)
+    except _Damaged as error:
+        raise make_corrupt_file_error(f"'{location}' is damaged or truncated: {error}") from error
+
+
+def _read_parts(reader: _Reader, location: str, most: int | None, max_bytes: int) -> Iterator[AvroFile]:
+    metadata: dict[str, bytes] = dict(_make_array_decoder(_decode_entry)(reader))
     sync_marker = reader.take(_SYNC_MARKER_SIZE)
     codec = metadata.get("avro.codec", b"null").decode(errors="replace")
     decompress = _CODECS.get(codec)
@@ -147,19 +155,19 @@ def open_avro_parts(content: bytes | pa.Buffer, location: str, most: int | None)
             f"{', '.join(_CODECS)}"
         )
     count, size, blocks = 0, 0, []
-    while not reader.is_at_end:
-        records, length = reader.number(), reader.number()
+    while reader.left:
+        records, length = reader.read_number(), reader.read_number()
         block = reader.take(length)
         try:
-            body = decompress(block, MOST_BYTES - size)
+            body = decompress(block, max_bytes - size)
         except (zlib.error, pa.ArrowException, OSError, ValueError, EOFError) as error:
             raise make_corrupt_file_error(
                 f"'{location}' has a block with invalid {codec} data: {to_one_line(error)}"
             ) from error
         size += len(body)
-        if records < 0 or size > MOST_BYTES:
+        if records < 0 or size > max_bytes:
             raise make_corrupt_file_error(
-                f"'{location}' has a block of {records} records, or more than {MOST_BYTES} bytes without compression: "
+                f"'{location}' has a block of {records} records, or more than {max_bytes} bytes without compression: "
                 "the file is damaged, or too large"
             )
         if reader.take(_SYNC_MARKER_SIZE) != sync_marker:
@@ -168,7 +176,7 @@ def open_avro_parts(content: bytes | pa.Buffer, location: str, most: int | None)
             )
         count += records
         blocks.append(body)
-        if most is not None and size >= most and not reader.is_at_end:
+        if most is not None and size >= most and reader.left:
             yield _make_part(location, metadata, count, blocks)
             count, size, blocks = 0, 0, []
     yield _make_part(location, metadata, count, blocks)
@@ -184,61 +192,40 @@ def _make_part(location: str, metadata: Mapping[str, bytes], count: int, blocks:
     return file
 
 
+class _Damaged(ValueError):
+    """Bytes that do not match the schema, or lengths that do not fit."""
+
+
 class _Reader:
     """A sequential reader that checks every length."""
 
-    def __init__(self, data: memoryview, position: int, location: str) -> None:
+    def __init__(self, data: bytes | memoryview, position: int = 0) -> None:
         self._data = data
-        self._position = position
-        self._location = location
+        self.position = position
 
     @property
-    def is_at_end(self) -> bool:
-        return self._position >= len(self._data)
+    def left(self) -> int:
+        return len(self._data) - self.position
 
-    def take(self, length: int) -> memoryview:
-        end = self._position + length
-        if length < 0 or end > len(self._data):
-            raise make_corrupt_file_error(
-                f"'{self._location}' claims {length} bytes at offset {self._position}, but has {len(self._data)}: "
-                "the file is damaged or truncated"
-            )
-        found = self._data[self._position : end]
-        self._position = end
-        return found
+    def take(self, length: int) -> bytes:
+        if not 0 <= length <= self.left:
+            raise _Damaged(f"{length} bytes are claimed at offset {self.position}, but {self.left} are left")
+        self.position += length
+        return bytes(self._data[self.position - length : self.position])
 
-    def number(self) -> int:
+    def read_number(self) -> int:
         """Read a zigzag varint."""
-        data, position = self._data, self._position
         value = shift = 0
-        for byte in data[position : position + 10]:
-            position += 1
+        for byte in self._data[self.position : self.position + 10]:
             value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                self._position = position
-                return (value >> 1) ^ -(value & 1)
             shift += 7
-        raise make_corrupt_file_error(
-            f"'{self._location}' has an invalid number at offset {self._position}: the file is damaged"
-        )
-
-    def metadata(self) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        while (count := self.number()) != 0:
-            if count < 0:
-                count = -count
-                self.number()  # the size of the block in bytes, only needed to skip it
-            if count > len(self._data):
-                raise make_corrupt_file_error(
-                    f"'{self._location}' claims {count} metadata entries: the file is damaged"
-                )
-            for _ in range(count):
-                name = bytes(self.take(self.number())).decode(errors="replace")
-                found[name] = bytes(self.take(self.number()))
-        return found
+            if byte < 0x80:
+                self.position += shift // 7
+                return (value >> 1) ^ -(value & 1)
+        raise _Damaged(f"invalid number at offset {self.position}")
 
 
-def _decompress_deflate(block: memoryview, room: int) -> bytes:
+def _decompress_deflate(block: bytes, room: int) -> bytes:
     inflater = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
     found = inflater.decompress(block, room + 1)
     if not inflater.eof and len(found) <= room:
@@ -246,9 +233,9 @@ def _decompress_deflate(block: memoryview, room: int) -> bytes:
     return found
 
 
-def _decompress_snappy(block: memoryview, room: int) -> bytes:
+def _decompress_snappy(block: bytes, room: int) -> bytes:
     """Decompress Snappy data, which starts with its decompressed size; Avro appends a checksum."""
-    content, checksum = block[:-4], bytes(block[-4:])
+    content, checksum = block[:-4], block[-4:]
     size = shift = 0
     for byte in content[:5]:
         size |= (byte & 0x7F) << shift
@@ -256,24 +243,20 @@ def _decompress_snappy(block: memoryview, room: int) -> bytes:
         if byte < 0x80:
             break
     if size > room:
-        return _raise_too_large(room)
+        raise ValueError(f"the decompressed data is larger than {room} bytes")
     found = bytes(pa.decompress(pa.py_buffer(content), size, codec="snappy"))
     if zlib.crc32(found).to_bytes(4, "big") != checksum:
         raise ValueError("the checksum does not match")
     return found
 
 
-def _decompress_zstandard(block: memoryview, room: int) -> bytes:
+def _decompress_zstandard(block: bytes, room: int) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(block)), "zstd") as stream:
         return bytes(stream.read(room + 1))
 
 
-def _raise_too_large(room: int) -> bytes:
-    raise ValueError(f"the decompressed data is larger than {room} bytes")
-
-
-_CODECS: dict[str, Callable[[memoryview, int], bytes]] = {
-    "null": lambda block, room: bytes(block),
+_CODECS: dict[str, Callable[[bytes, int], bytes]] = {
+    "null": lambda block, room: block,
     "deflate": _decompress_deflate,
     "snappy": _decompress_snappy,
     "zstandard": _decompress_zstandard,
@@ -470,40 +453,10 @@ def _take_symbols(indices: pa.Array, symbols: list[str], location: str) -> pa.Ar
 # Every length is checked against the remaining bytes, and an array cannot have more elements than there are bytes left,
 # so that a small file cannot allocate much memory.
 
-Decode = Callable[["_Bytes"], Any]
+Decode = Callable[[_Reader], Any]
 
 _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")
-
-
-class _Damaged(ValueError):
-    """Bytes that do not match the schema."""
-
-
-class _Bytes:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.position = 0
-
-    @property
-    def left(self) -> int:
-        return len(self.data) - self.position
-
-    def take(self, length: int) -> bytes:
-        if not 0 <= length <= self.left:
-            raise _Damaged(f"{length} bytes are claimed at offset {self.position}, but {self.left} are left")
-        self.position += length
-        return self.data[self.position - length : self.position]
-
-    def read_number(self) -> int:
-        value = shift = 0
-        for byte in self.data[self.position : self.position + 10]:
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                self.position += shift // 7
-                return (value >> 1) ^ -(value & 1)
-        raise _Damaged(f"invalid number at offset {self.position}")
 
 
 def decode_rows(body: bytes, count: int, schema: Any, location: str) -> pa.Table:
@@ -512,7 +465,7 @@ def decode_rows(body: bytes, count: int, schema: Any, location: str) -> pa.Table
     if not pa.types.is_struct(kind):
         raise make_corrupt_file_error(f"'{location}' holds {schema['type']} values, expected records")
     decode = _make_decoder(schema)
-    data = _Bytes(body)
+    data = _Reader(body)
     try:
         rows = [decode(data) for _ in range(count)]
         found = pa.array(rows, kind)
@@ -548,7 +501,7 @@ def _make_union_decoder(schema: list[Any]) -> Decode:
     members = [_make_decoder(each) for each in schema]
     is_plain = not isinstance(unwrap_nullable(schema)[0], list)
 
-    def decode(data: _Bytes) -> Any:
+    def decode(data: _Reader) -> Any:
         member = data.read_number()
         if not 0 <= member < len(members):
             raise _Damaged(f"invalid union member {member} of {len(members)}")
@@ -559,7 +512,7 @@ def _make_union_decoder(schema: list[Any]) -> Decode:
 
 
 def _make_array_decoder(decode: Decode) -> Decode:
-    def decode_array(data: _Bytes) -> list[Any]:
+    def decode_array(data: _Reader) -> list[Any]:
         found: list[Any] = []
         while (count := data.read_number()) != 0:
             if count < 0:
@@ -575,14 +528,19 @@ def _make_array_decoder(decode: Decode) -> Decode:
     return decode_array
 
 
-def _decode_string(data: _Bytes) -> str:
+def _decode_entry(data: _Reader) -> tuple[str, bytes]:
+    """Return an entry of the file metadata."""
+    return data.take(data.read_number()).decode(errors="replace"), data.take(data.read_number())
+
+
+def _decode_string(data: _Reader) -> str:
     return data.take(data.read_number()).decode()
 
 
 def _make_integer_decoder(bits: int) -> Decode:
     limit = 1 << (bits - 1)
 
-    def decode(data: _Bytes) -> int:
+    def decode(data: _Reader) -> int:
         value = data.read_number()
         if not -limit <= value < limit:
             raise _Damaged(f"{value} is out of range for {bits} bits")
@@ -591,7 +549,7 @@ def _make_integer_decoder(bits: int) -> Decode:
     return decode
 
 
-def _decode_boolean(data: _Bytes) -> bool:
+def _decode_boolean(data: _Reader) -> bool:
     value = data.take(1)
     if value not in (b"\0", b"\1"):
         raise _Damaged(f"invalid boolean {value!r}")

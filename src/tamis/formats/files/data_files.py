@@ -19,9 +19,8 @@ from tamis.parquet.footer.footer import Footer, load_footer, open_reader
 from tamis.parquet.footer.leaves import FieldPath, list_flat_paths
 from tamis.parquet.footer.matching import find_path
 from tamis.parquet.footer.statistics import find_chunk_ranges
-from tamis.parquet.reading.batch_sizes import choose_batch_rows
 from tamis.parquet.reading.conform import Constants, conform_batch
-from tamis.parquet.reading.row_group_reader import decode_row_group, make_dummy_batches
+from tamis.parquet.reading.row_group_reader import choose_batch_rows, decode_row_group, make_dummy_batches
 from tamis.tuning import Tuning
 
 if TYPE_CHECKING:
@@ -63,17 +62,17 @@ class DataFile:
         self,
         schema: pa.Schema,
         names: ColumnMapping | None,
-        where_absent: Constants | None = None,
+        constants: Constants | None = None,
         *,
         must_have_all: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Read all rows with the columns of a schema, by logical names; `names` maps them to the file's columns.
 
-        A column that the file lacks has its value in `where_absent`, or else its default, or NULL. With `must_have_all`
-        a missing column is an error.
+        A column that the file lacks has its value in `constants`, or else its default, or NULL. With `must_have_all` a
+        missing column is an error.
         """
         total = 0
-        for _, batch in self.read_with_positions(schema, names, where_absent, must_have_all=must_have_all):
+        for _, batch in self.read_with_positions(schema, names, constants, must_have_all=must_have_all):
             total += batch.num_rows
             yield batch
         if self.rows is not None and total != self.rows:
@@ -87,13 +86,13 @@ class DataFile:
         self,
         schema: pa.Schema,
         names: ColumnMapping | None,
-        where_absent: Constants | None = None,
+        constants: Constants | None = None,
         *,
         must_have_all: bool = False,
         row_groups: Collection[int] | None = None,
     ) -> Iterator[PositionedBatch]:
         """Like `read`, with the position of each batch's first row, and a selection of Parquet row groups."""
-        wanted = _Projection(schema, names, where_absent or {}, list_flat_paths(schema) if must_have_all else ())
+        wanted = _Projection(schema, names, constants or {}, list_flat_paths(schema) if must_have_all else ())
         match self.format.lower():
             case "parquet":
                 return self._read_parquet(wanted, row_groups)
@@ -215,7 +214,7 @@ class _Projection:
 
     schema: pa.Schema
     names: ColumnMapping | None
-    where_absent: Constants
+    constants: Constants
     must_have: Sequence[FieldPath]
 
     def rename(self, own: pa.Schema, location: str) -> pa.Schema:
@@ -230,7 +229,7 @@ class _Projection:
                 raise make_corrupt_file_error(f"'{location}' lacks the required column {'.'.join(path)!r}")
         # Values of fields inside structs are used where the structs lack the fields.
         constants = {
-            key: value for key, value in self.where_absent.items() if not isinstance(key, str) or key not in known.names
+            path: value for path, value in self.constants.items() if len(path) > 1 or path[0] not in known.names
         }
         names = None if self.names is None else self.names.for_file(own, location)
         for start, batch in rows:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import InvalidArgument, PartitionLayoutError
+from tamis.errors import InvalidArgument, PartitionLayoutError, suggest_name
 from tamis.formats.hive.partition_types import (
     can_parse,
     check_declared,
@@ -131,7 +131,8 @@ def resolve_declared_types(
         matches = [column for column in columns if column.lower() == name.lower()]
         if not matches:
             known = f"Partition columns: {', '.join(columns)}" if columns else "The table has no partition columns"
-            raise InvalidArgument(f"partitioning declares {name!r}, which is not a partition column. {known}")
+            hint = suggest_name(name, columns)
+            raise InvalidArgument(f"partitioning declares {name!r}, which is not a partition column.{hint} {known}")
         data_type = type_from_name(given) if isinstance(given, str) else given
         check_declared(name, data_type)
         declared[matches[0]] = data_type

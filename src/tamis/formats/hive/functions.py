@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import InvalidArgument, TableNotFound, add_article, make_argument_error, suggest_arguments
+from tamis.errors import InvalidArgument, TableNotFound, make_argument_error, suggest_arguments
 from tamis.expr.nodes import FALSE
-from tamis.expr.wire.partition_filter import PartitionFilter, resolve_columns
-from tamis.formats.function_results import FILE_COLUMNS, UNKNOWN, map_to_json
+from tamis.expr.wire.partition_filter import PartitionFilter, check_partition_filter, resolve_columns
+from tamis.formats.function_results import FILE_COLUMNS, UNKNOWN, concat_batches, map_to_json
 from tamis.formats.hive.layout import (
     HiveLayout,
     list_leaf_files,
@@ -66,7 +66,7 @@ def table_info(
 
     `int96` is that of `tamis.open`.
     """
-    _check_filter(filter)
+    check_partition_filter(filter)
     storage = open_storage(uri, storage_options)
     _check_int96(int96)
     layout = HiveLayout.discover(storage, partitioning)
@@ -88,14 +88,6 @@ def table_info(
 def _check_int96(int96: object) -> None:
     if int96 not in get_args(Int96):
         raise InvalidArgument(f"int96 must be {' or '.join(map(repr, get_args(Int96)))}, found {int96!r}")
-
-
-def _check_filter(filter: object) -> None:
-    if filter is not None and not isinstance(filter, PartitionFilter):
-        raise InvalidArgument(
-            f"filter must be a PartitionFilter, found {add_article(type(filter).__name__)}: give "
-            "tamis.PartitionFilter.eq('region', 'eu'), for example; tamis.open(…).scan(where=…) takes SQL text"
-        )
 
 
 def _extract_last_names(paths: pa.StringArray, count: int) -> pa.StringArray:
@@ -120,14 +112,14 @@ def list_partition_files(
     rejects are not listed. Columns: `path` in the file system, `size`, `modification_time` in ms, `num_records` (-1:
     unknown without footers), `partition_values` as JSON.
     """
-    _check_filter(filter)
+    check_partition_filter(filter)
     storage = open_storage(uri, storage_options)
     if not isinstance(prefix, str):
         raise make_argument_error("prefix", "partition directories, such as 'year=2024'", prefix)
     given = _parse_directory(prefix)
     if filter is not None and {each.casefold() for each in filter.columns} <= {name.casefold() for name in given}:
         if not _is_kept(resolve_columns(filter, given, f"'{storage.uri}'"), given):
-            return _make_empty_batch()
+            return concat_batches([], FILE_COLUMNS)
         filter = None
     files, values = _list_files(storage, prefix.removesuffix("/") if given else "", given, filter)
     order = pc.sort_indices(files["path"])
@@ -193,10 +185,6 @@ def _find_single_file(storage: Storage) -> pa.Table:
     if file is None:
         raise make_not_found_error(storage)
     return make_file_table([file])
-
-
-def _make_empty_batch() -> pa.RecordBatch:
-    return pa.record_batch([pa.array([], field.type) for field in FILE_COLUMNS], schema=FILE_COLUMNS)
 
 
 def _parse_directory(directory: str) -> dict[str, str | None]:

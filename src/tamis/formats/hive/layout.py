@@ -12,11 +12,13 @@ plain directories below a leaf belong to the leaf, at any depth.
 
 from __future__ import annotations
 
+import difflib
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +26,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import InvalidArgument, PartitionLayoutError, TableNotFound
 from tamis.expr.nodes import Column
+from tamis.formats.constants import name_partition
 from tamis.formats.detect import find_nested_format, reject_other_formats
 from tamis.formats.hive.discovery import Branch, PartitionTypes, find_branch, infer_types, resolve_declared_types
 from tamis.formats.hive.partition_types import parse_values
@@ -206,16 +209,16 @@ class HiveLayout:
         return PartitionDirectories(paths, _make_table(values), _make_table(raw), tuple(levels), unreadable)
 
     def list_files(self, directories: PartitionDirectories) -> pa.Table:
-        """Return the data files of leaf directories, ordered by path: `FILE_COLUMNS`, then typed partition columns."""
+        """Return the data files of leaf directories, ordered by path: `FILE_COLUMNS`, then typed partition values."""
         if self._single_file is not None:
             return self._single_file_table
         files = list_leaf_files(self._tree, directories.paths, descend=bool(self.partition_schema.names))
         files = files.take(pc.sort_indices(files["path"]))
-        columns = [
-            *(files[name].combine_chunks() for name in FILE_COLUMNS),
-            *(column.combine_chunks().take(files["parent"].combine_chunks()) for column in directories.values.columns),
-        ]
-        return pa.table(columns, names=[*FILE_COLUMNS, *directories.values.column_names])
+        columns = {name: files[name].combine_chunks() for name in FILE_COLUMNS}
+        parents = files["parent"].combine_chunks()
+        for name, values in zip(directories.values.column_names, directories.values.columns, strict=True):
+            columns[name_partition(name)] = values.combine_chunks().take(parents)
+        return pa.table(columns)
 
     def _list_partitions(self, paths: pa.StringArray, level: int) -> pa.Table:
         """Return the partition directories of one level, after checking their columns against the first branch."""
@@ -258,7 +261,20 @@ def make_not_found_error(storage: Storage) -> TableNotFound:
             "all read"
         )
     in_catalog = ", or catalog= for a table in a catalog" if _NAME_IN_CATALOG.search(storage.uri) else ""
-    return TableNotFound(f"nothing at '{storage.uri}': give the directory of a table, or a Parquet file{in_catalog}")
+    return TableNotFound(
+        f"nothing at '{storage.uri}': give the directory of a table, or a Parquet file{in_catalog}"
+        f"{_suggest_sibling(storage)}"
+    )
+
+
+def _suggest_sibling(storage: Storage) -> str:
+    """Return the name in the same folder that a missing name may be a misspelling of, as the end of a message."""
+    location = Path(storage.uri)
+    if not storage.is_local or not location.parent.is_dir():
+        return ""
+    beside = [each.name for each in location.parent.iterdir()]
+    near = difflib.get_close_matches(location.name, beside, n=1, cutoff=0.7)
+    return f". Did you mean {near[0]!r}?" if near else ""
 
 
 def make_file_table(files: Sequence[FileEntry]) -> pa.Table:

@@ -118,7 +118,7 @@ def _count_integer_digits(texts: pa.StringArray) -> pa.Int64Array:
 
 
 def _is_within(values: pa.Array, data_type: pa.DataType) -> pa.BooleanArray:
-    smallest, largest = (pa.scalar(limit).cast(_WIDEST_DECIMAL) for limit in types.integer_range(data_type))
+    smallest, largest = (pa.scalar(limit).cast(_WIDEST_DECIMAL) for limit in types.get_integer_range(data_type))
     return pc.and_(pc.greater_equal(values, smallest), pc.less_equal(values, largest))
 
 
@@ -172,7 +172,7 @@ def to_partition_type(found: pa.DataType) -> pa.DataType | None:
 
 
 def can_parse(raw: pa.StringArray, data_type: pa.DataType) -> bool:
-    """Whether all strings are valid for a type."""
+    """Return whether all strings are valid for a type."""
     try:
         _parse(raw, data_type)
     except pa.ArrowInvalid:
@@ -181,7 +181,7 @@ def can_parse(raw: pa.StringArray, data_type: pa.DataType) -> bool:
 
 
 def has_leading_zeros(raw: pa.StringArray, data_type: pa.DataType) -> bool:
-    """Whether some string has leading zeros that its value loses.
+    """Return whether some string has leading zeros that its value loses.
 
     >>> has_leading_zeros(pa.array(["01234"]), pa.int32()), has_leading_zeros(pa.array(["0", "0.5"]), pa.float64())
     (True, False)
@@ -332,7 +332,7 @@ def _strip_plus(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _are_all(booleans: pa.BooleanArray) -> bool:
-    """Whether no value is false."""
+    """Return whether no value is false."""
     return bool(pc.all(booleans, min_count=0).as_py())
 
 

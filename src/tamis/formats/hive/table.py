@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,8 @@ from pyroaring import BitMap64
 from tamis import types
 from tamis.errors import UnsupportedFeature
 from tamis.expr.nodes import find_columns
-from tamis.formats.file_funnel import FileMetrics, Sizes, mark_data_conjuncts
+from tamis.formats.constants import list_constants, read_partitions
+from tamis.formats.file_funnel import LOGICAL_ROWS, FileMetrics, Sizes, mark_data_conjuncts
 from tamis.formats.hive.layout import (
     FILE_COLUMNS,
     HiveLayout,
@@ -34,7 +35,7 @@ from tamis.parquet.footer.leaves import Int96
 from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
 from tamis.skipping.predicate import Predicate
-from tamis.skipping.prune import NO_STATISTICS, ConjunctOutcome, prune
+from tamis.skipping.prune import NO_STATISTICS, NO_UNITS_LEFT, ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
 from tamis.tuning import Tuning
 from tamis.types import replace_view_types, type_name
@@ -158,24 +159,25 @@ class HiveTable:
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
     ) -> FileListing:
         """Prune directories before they are listed, then list the files of those that remain."""
+        if self.planning is not None and self.index is None:
+            cached = self.planning.find_listing(self, predicate, levels, limit)
+            if cached is not None:
+                return cached
         pruner = DirectoryPruner(predicate, self.partition_columns, enabled="partitions" in levels)
         directories = self.layout.list_directories(pruner.keep, predicate.partition_texts)
         for column in predicate.mentioned:
             if column.path[0] in directories.unreadable:
                 raise directories.unreadable[column.path[0]]
-        found = self.layout.list_files(directories)
-        count = len(FILE_COLUMNS)
-        files = pa.table(found.columns[:count], names=list(FILE_COLUMNS))
-        partitions = pa.table(found.columns[count:], names=directories.values.column_names)
+        files = self.layout.list_files(directories)
+        partitions = read_partitions(files)
         reports = [pruner.report(directories, self.layout.partition_types.note)] if self.partition_columns else []
         sizes = Sizes.of(files["size"])
         is_on = "files" in levels
-        outcomes = _make_file_outcomes(predicate, partitions.column_names) if is_on else ()
+        outcomes = _make_file_outcomes(predicate, partitions) if is_on else ()
         metrics = FileMetrics(sizes, sizes, sizes, of_statistics=outcomes)
         reports.append(metrics.describe_files([None if is_on else SWITCHED_OFF, self.layout.note]))
         listing = FileListing(
             files,
-            partitions,
             tuple(reports),
             matched=pruner.find_matches(partitions, predicate.conjuncts, len(files)),
             unreadable=directories.unreadable,
@@ -183,6 +185,13 @@ class HiveTable:
         return (
             listing if self.index is None else self.index.prune_listing(listing, predicate, levels, with_rows=with_rows)
         )
+
+    needs_keys: ClassVar[bool] = False
+
+    def list_file_rows(self, files: pa.Table) -> FileListing:
+        """Return files that were listed before as a listing without reports."""
+        names = [*FILE_COLUMNS, *list_constants(files.column_names)]
+        return FileListing(files.select(names), (), files[LOGICAL_ROWS].combine_chunks())
 
 
 def _read_schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tuple[pa.Schema, str]]:
@@ -199,13 +208,17 @@ def _read_schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tu
     return list(distinct.items())
 
 
-def _make_file_outcomes(predicate: Predicate, partition_columns: Collection[str]) -> tuple[ConjunctOutcome, ...]:
+def _make_file_outcomes(predicate: Predicate, partitions: pa.Table) -> tuple[ConjunctOutcome, ...]:
     """Return outcomes without skipped files: a listing has partition values only, which have pruned directories."""
-    return tuple(
-        ConjunctOutcome(each.text, 0, None if names <= set(partition_columns) else NO_STATISTICS)
-        for each in predicate.conjuncts
-        for names in ({column.path[0] for column in find_columns(each.predicate)},)
-    )
+    known = set(partitions.column_names)
+
+    def explain_unused(conjunct: Conjunct) -> str | None:
+        if not partitions.num_rows:
+            return NO_UNITS_LEFT
+        names = {column.path[0] for column in find_columns(conjunct.predicate)}
+        return None if names <= known else NO_STATISTICS
+
+    return tuple(ConjunctOutcome(each.text, 0, explain_unused(each)) for each in predicate.conjuncts)
 
 
 class DirectoryPruner:

@@ -10,5 +10,5 @@ Reading order:
 - `manifests`           manifest lists and manifests
 - `planning`            the files that a scan needs
 - `deletes`             deleted rows
-- `dependencies`        the packages that Iceberg tables need
+
 """

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import InvalidArgument, suggest_arguments
 from tamis.expr.wire.partition_filter import PartitionFilter, check_partition_filter
-from tamis.formats.function_results import UNKNOWN, check_column_addresses, export_columns
-from tamis.formats.iceberg.dependencies import check_installed
+from tamis.formats.errors import check_installed
+from tamis.formats.function_results import UNKNOWN, check_column_addresses, concat_batches, export_columns
 from tamis.io.storage import open_storage
 from tamis.io.threads import run_in_threads
 
@@ -101,7 +101,7 @@ def list_files(
     manifests = Manifest.from_table(table.manifests.table.sort_by("content"))
     filters = _resolve_filters(table, filter)
     found = run_in_threads(lambda each: _read_manifest(table, each, filters), manifests, table.storage.threads)
-    return _concat_batches(found)
+    return concat_batches(found, FILE_SCHEMA)
 
 
 @suggest_arguments("tamis.iceberg.read_manifest_file")
@@ -123,7 +123,7 @@ def read_manifest_file(
     if not isinstance(manifest, str) or not manifest:
         raise InvalidArgument(f"manifest must be a path in snapshot_info(…).manifests, found {manifest!r}")
     table = _open(uri, storage_options, catalog, relocate, allow_outside)
-    return _concat_batches([_read_manifest(table, _find_manifest(table, manifest), _resolve_filters(table, filter))])
+    return _read_manifest(table, _find_manifest(table, manifest), _resolve_filters(table, filter))
 
 
 @suggest_arguments("tamis.iceberg.read_manifest_file_arrow_ffi")
@@ -180,7 +180,7 @@ def _open(
     from tamis.formats.iceberg.table import IcebergTable
 
     if catalog is not None:
-        from tamis.formats.iceberg.catalogs.open_table import open_in_catalog
+        from tamis.formats.iceberg.catalogs import open_in_catalog
 
         opened = open_in_catalog(
             os.fspath(uri), catalog, storage_options, relocate=relocate, allow_outside=allow_outside
@@ -251,8 +251,3 @@ def _resolve_locations(table: IcebergTable, locations: pa.StringArray) -> pa.Str
         return locations
     scheme = table.storage.format_path("")
     return pc.binary_join_element_wise(scheme, paths, "") if scheme else paths
-
-
-def _concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    nothing = pa.record_batch([pa.array([], field.type) for field in FILE_SCHEMA], schema=FILE_SCHEMA)
-    return pa.concat_batches([nothing, *batches])

@@ -8,26 +8,27 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import takewhile
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from tamis.expr.nodes import Column
+from tamis import types
+from tamis.expr.nodes import TRUE, Column
 from tamis.formats.file_funnel import FileRequest
+from tamis.formats.file_rows import KEY
 from tamis.formats.iceberg.deletes.deleted_rows import DeleteReader
-from tamis.formats.iceberg.manifests.manifest_list import ManifestList, read_manifest_list
+from tamis.formats.iceberg.manifests.manifest_list import DATA, ManifestList, read_manifest_list
 from tamis.formats.iceberg.metadata.open_metadata import OpenedTable
-from tamis.formats.iceberg.metadata.snapshots import SelectedSnapshot, choose_snapshot, read_history
-from tamis.formats.iceberg.metadata.table_metadata import Metadata
-from tamis.formats.iceberg.partitioning.partition_fields import partition_field_names, read_partition_fields
-from tamis.formats.iceberg.partitioning.specs import Spec, list_filter_names
+from tamis.formats.iceberg.metadata.table_metadata import Metadata, SelectedSnapshot, choose_snapshot, read_history
+from tamis.formats.iceberg.partitioning.partition_keys import partition_field_names, read_partition_fields
+from tamis.formats.iceberg.partitioning.specs import Spec, find_filter_sources, list_filter_names
 from tamis.formats.iceberg.planning.file_request import Layout, Request
-from tamis.formats.iceberg.planning.file_rows import IcebergFileRows
-from tamis.formats.iceberg.planning.plan_files import make_listing, plan_files
+from tamis.formats.iceberg.planning.plan_files import IcebergFileRows, make_listing, plan_files
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.formats.jobs import Planning
-from tamis.formats.source import FileIndex, FileListing, IndexSupport
+from tamis.formats.source import LEVELS, FileIndex, FileListing, IndexSupport
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath, list_flat_paths
@@ -98,23 +99,26 @@ class IcebergTable:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """Empty: files contain all columns, and `identity_values` of a listing has the values that they lack."""
+        """Empty: files contain all columns, and a listing has the values of those that they lack."""
         return ()
 
     @property
     def partition_texts(self) -> list[str]:
         return list_filter_names(self.layout.specs)
 
+    def find_text_sources(self, name: str) -> Collection[str] | None:
+        return find_filter_sources(name, self.layout.specs)
+
     @property
     def partition_fields(self) -> tuple[str, ...]:
-        """The fields of the current partition spec: see `tamis.formats.iceberg.partitioning.partition_fields`."""
+        """The fields of the current partition spec: see `tamis.formats.iceberg.partitioning.partition_keys`."""
         return partition_field_names(self._specs[0])
 
     def read_partition_fields(self, files: pa.Table) -> pa.Table:
         return read_partition_fields(files, self._specs)
 
     @property
-    def identity_columns(self) -> Collection[str]:
+    def identity_columns(self) -> Collection[FieldPath]:
         return self.layout.identity_columns
 
     @cached_property
@@ -157,6 +161,10 @@ class IcebergTable:
         self, predicate: Predicate, levels: Collection[str], limit: int | None = None, *, with_rows: bool = False
     ) -> FileListing:
         """Return the files that may hold a matching row, pruned by manifests, partition values and statistics."""
+        if self.planning is not None:
+            cached = self.planning.find_listing(self, predicate, levels, limit)
+            if cached is not None:
+                return cached
         return self._make_listing(FileRequest(predicate, frozenset(levels), limit, with_rows))
 
     def list_files_with_statistics(
@@ -174,8 +182,32 @@ class IcebergTable:
         self.storage.check_all_links(listing.files["path"])
         return listing
 
+    needs_keys: ClassVar[bool] = True
+
+    def list_file_rows(self, files: pa.Table) -> FileListing | None:
+        """Return files as a listing without reports, from the manifests that have them and all delete manifests.
+
+        None if these are all manifests.
+        """
+        manifests = self.manifests.table
+        named = pc.is_in(manifests["path"], pc.unique(files[KEY]).cast(types.STRING))
+        kept = manifests.filter(pc.or_(named, pc.not_equal(manifests["content"], DATA)))
+        if kept.num_rows == manifests.num_rows and files.num_rows:
+            return None
+        whole = Request(self.layout, FileRequest(Predicate(TRUE), frozenset(LEVELS)))
+        relocation = self.opened.relocation
+        listing = make_listing(plan_files(ManifestList(kept), whole, relocation)[0], (), relocation)
+        locations = listing.files["location"].combine_chunks()
+        found = pc.index_in(files["path"].combine_chunks(), locations)
+        if found.null_count or pc.count_distinct(locations).as_py() < len(locations):
+            # Two entries of one file cannot be distinguished.
+            return None
+        listing = listing.take(found.to_numpy())
+        self.storage.check_all_links(listing.files["path"])
+        return listing
+
     def has_statistics(self, kind: str, column: Column) -> bool:
-        """Whether the table's properties tell writers to record a kind of metrics of a column."""
+        """Return whether the table's properties tell writers to record a kind of metrics of a column."""
         properties = self.metadata.table.properties
         default = properties.get(f"{METRICS}default")
         if default is None:

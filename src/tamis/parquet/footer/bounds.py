@@ -160,7 +160,7 @@ def _choose_decoder(leaf: Leaf, source: pa.DataType) -> Decode:
 
 
 def _make_integer_decoder(source: pa.DataType, stored_bits: int) -> Decode:
-    smallest, largest = types.integer_range(source)
+    smallest, largest = types.get_integer_range(source)
     # pyarrow returns every stored integer as a signed one.
     mask = 2**stored_bits - 1 if pa.types.is_unsigned_integer(source) else -1
 
@@ -177,7 +177,7 @@ def _make_integer_decoder(source: pa.DataType, stored_bits: int) -> Decode:
 def _choose_converter(source: pa.DataType, target: pa.DataType, *, zone_is_known: bool) -> Convert | None:
     is_type = pa.types
     if is_type.is_boolean(source) or is_type.is_boolean(target):
-        return _keep_value if source == target else None
+        return (lambda value, up: (value, True)) if source == target else None
     if is_type.is_integer(source) or is_type.is_decimal(source):
         return _make_number_converter(source, target)
     if is_type.is_floating(source):
@@ -187,15 +187,11 @@ def _choose_converter(source: pa.DataType, target: pa.DataType, *, zone_is_known
     return _make_time_converter(source, target, zone_is_known)
 
 
-def _keep_value(value: Any, up: bool) -> Converted:
-    return value, True
-
-
 def _make_number_converter(source: pa.DataType, target: pa.DataType) -> Convert | None:
     if pa.types.is_integer(target):
         if not pa.types.is_integer(source):
             return None
-        smallest, largest = types.integer_range(target)
+        smallest, largest = types.get_integer_range(target)
         return lambda value, up: (value, True) if smallest <= value <= largest else _NOT_CONVERTIBLE
     if pa.types.is_decimal(target):
         digits = target.scale - (source.scale if pa.types.is_decimal(source) else 0)

@@ -9,22 +9,22 @@ The result is pyarrow's `FileMetaData`, validated for safe use: see `tamis.parqu
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from threading import Lock
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile, UnsupportedFeature, to_one_line
 from tamis.io.ranges import RangedFile, is_immutable
 from tamis.io.storage import Storage
+from tamis.io.weighted_cache import WeightedCache
+from tamis.parquet.footer.chunks import FooterMap, FooterMemory
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FileSchema, get_file_schema
-from tamis.parquet.footer.validation import RowGroupPositions, validate_footer
+from tamis.parquet.footer.validation import validate_footer
 
 TAIL_LENGTH = 64 * 1024
 LOCAL_TAIL_LENGTH = 16 * 1024
@@ -49,14 +49,10 @@ class Footer:
     """The bytes in the file, without length and magic."""
     metadata: pq.FileMetaData
     schema: FileSchema
+    map: FooterMap
     names: ColumnMapping | None = None
     """The column mapping of the table, if the schema has logical names."""
-    row_group_positions: RowGroupPositions | None = field(default=None, repr=False)
     _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-
-    @property
-    def serialized_size(self) -> int:
-        return int(self.metadata.serialized_size)
 
     def with_column_mapping(self, names: ColumnMapping) -> Footer:
         """Return the same footer with a schema in logical names."""
@@ -91,15 +87,26 @@ def load_footer(
     return footer.with_column_mapping(names), content
 
 
+FOOTERS = WeightedCache(capacity=256 * 1024 * 1024)
+"""The footer cache of this process. Its values are footers with their file systems, which are not hashable."""
+
+MEMORY_PER_BYTE = 10
+"""Memory per byte of a footer in the file: the byte itself, and 9 more for the parsed form of many small chunks."""
+
+
 def _load(storage: Storage, path: str, size: int, modified_ns: int | None) -> tuple[Footer, pa.Buffer | None]:
     key = (storage.filesystem.type_name, path, size, modified_ns)
-    footer = FOOTERS.get(key, storage.filesystem) if modified_ns is not None else None
-    if footer is not None:
+    try:
+        filesystem, footer = FOOTERS.get(key)
+    except KeyError:
+        filesystem = None
+    # Two file systems of one type may differ in their endpoints and credentials.
+    if filesystem is not None and filesystem == storage.filesystem:
         return footer, None
     content, tail = _read_footer_bytes(storage, path, size, modified_ns)
     footer = footer_from_bytes(content, storage.format_path(path))
     if modified_ns is not None:
-        FOOTERS.put(key, storage.filesystem, footer)
+        FOOTERS.put(key, (storage.filesystem, footer), len(content) * MEMORY_PER_BYTE)
     return footer, tail if size <= storage.tuning.max_whole_file_bytes else None
 
 
@@ -129,6 +136,12 @@ def describe_empty_file(location: str) -> str:
 def _suggest_fix(location: str) -> str:
     if location.lower().endswith(FILE_SUFFIXES):
         return "If its writer did not finish, write it again"
+    other = re.search(r"\.(csv|tsv|json|jsonl|ndjson|orc|avro|xlsx)(\.\w+)?$", location.lower())
+    if other is not None:
+        return (
+            f"{other[1].upper()} is not supported: convert the file to Parquet. If it is not table data, hide it with "
+            "a name that starts with _ or ."
+        )
     return "If it is not table data, hide it with a name that starts with _ or ."
 
 
@@ -160,17 +173,26 @@ def _read_footer_length(trailer: bytes, size: int, location: str) -> int:
     return length
 
 
-def footer_from_bytes(content: bytes, location: str) -> Footer:
-    """Parse and validate the bytes of a footer, without length and magic; `location` names the file in messages."""
+def footer_from_bytes(content: bytes, location: str, memory: FooterMemory | None = None) -> Footer:
+    """Parse and validate the bytes of a footer, without length and magic; `location` names the file in messages.
+
+    `memory` is that of other footers with the same schema, None for that of the process.
+    """
     metadata = _parse(content, location)
     schema = get_file_schema(metadata, location)
-    validated, positions = validate_footer(content, schema.types, f"'{location}'")
+    validated, where = validate_footer(content, schema.types, location, memory or schema.memory)
     metadata = metadata if validated is content else _parse(validated, location)
+    rows = int(where.rows.sum())
+    if metadata.num_rows != rows:
+        raise CorruptFile(
+            f"the footer of '{location}' has {metadata.num_rows:,} rows for the file, but {rows:,} in its row groups; "
+            "write the file again"
+        )
     # One column of each row group is enough to detect a wrong number of rows; others are checked when read.
     leaf = next((number for number, each in enumerate(schema.types) if not each.repetition_level), 0)
     for number in range(metadata.num_row_groups if schema.types else 0):
         check_value_count(metadata, schema, number, leaf, location)
-    return Footer(content, metadata, schema, row_group_positions=positions)
+    return Footer(content, metadata, schema, where)
 
 
 def check_value_count(metadata: pq.FileMetaData, schema: FileSchema, row_group: int, leaf: int, location: str) -> None:
@@ -221,76 +243,6 @@ def _find_wide_integers(footer: bytes) -> list[str]:
     wide = [leaf for leaf in leaves if leaf.length == 16 and leaf.logical_type.type == "NONE"]
     return list(dict.fromkeys(leaf.path.partition(".")[0] for leaf in wide))
 
-
-_Key = tuple[str, str, int, int | None]
-
-
-class _Sized(Protocol):
-    @property
-    def serialized_size(self) -> int: ...
-
-
-F = TypeVar("F", bound=_Sized)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry(Generic[F]):
-    filesystem: pafs.FileSystem
-    footer: F
-    weight: int
-
-
-class FooterCache(Generic[F]):
-    """A thread-safe LRU cache of footers, limited in bytes.
-
-    Keys contain the type of the file system. pyarrow compares the file systems themselves (endpoint, credentials),
-    because they are not hashable.
-    """
-
-    MEMORY_PER_BYTE = 10
-    """Memory per byte of a footer in the file: the byte itself, and 9 more for the parsed form of many small chunks."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self._weight = 0
-        self._entries: OrderedDict[_Key, _Entry[F]] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: _Key, filesystem: pafs.FileSystem) -> F | None:
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None or entry.filesystem != filesystem:
-                return None
-            self._entries.move_to_end(key)
-            return entry.footer
-
-    def put(self, key: _Key, filesystem: pafs.FileSystem, footer: F) -> None:
-        entry = _Entry(filesystem, footer, footer.serialized_size * self.MEMORY_PER_BYTE)
-        if entry.weight > self.capacity:
-            return
-        with self._lock:
-            replaced = self._entries.pop(key, None)
-            self._weight += entry.weight - (replaced.weight if replaced else 0)
-            self._entries[key] = entry
-            while self._weight > self.capacity:
-                self._weight -= self._entries.popitem(last=False)[1].weight
-
-    def clear(self) -> None:
-        with self._lock:
-            self._entries.clear()
-            self._weight = 0
-
-    @property
-    def weight(self) -> int:
-        """The estimated memory of the cached footers in bytes."""
-        return self._weight
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-
-FOOTERS: FooterCache[Footer] = FooterCache(capacity=256 * 1024 * 1024)
-"""The footer cache of this process."""
 
 # --- pyarrow's low-level Parquet reader, the one that `pyarrow.parquet.ParquetFile` wraps -----------------------------
 #

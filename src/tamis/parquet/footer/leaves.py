@@ -1,4 +1,4 @@
-"""Leaf columns: which columns of a Parquet file hold the values of which fields of the table.
+"""Leaf columns: the columns of a Parquet file that hold the values of each field.
 
 Parquet stores every leaf of a nested schema as a separate column, in schema order, and writes its path with dots: `a.b`
 is the field b of the struct a, or a column with a dot in its name. So paths are never parsed from that text. Instead,
@@ -8,17 +8,18 @@ the Arrow schema of the file is walked in the same order and its leaves are coun
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import Lock
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.io.weighted_cache import WeightedCache
+from tamis.parquet.footer.chunks import FooterMemory
 from tamis.parquet.footer.datetime_rebase import LegacyCalendar, detect_legacy_calendar
 from tamis.parquet.footer.matching import find_path, find_path_to_read
 from tamis.parquet.footer.validation import LeafType
@@ -100,6 +101,8 @@ class FileSchema:
     calendar: LegacyCalendar | None = None
     leaves_to_rebase: frozenset[int] = frozenset()
     """The leaves whose old values are in that calendar."""
+    memory: FooterMemory = field(default_factory=FooterMemory, repr=False)
+    """Parts of footers with this schema, to recognise them in other files."""
     _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def get_arrow_schema(self, int96: Int96) -> pa.Schema:
@@ -126,15 +129,32 @@ class FileSchema:
         """See `find_leaf_indices`."""
         found: set[int] = set()
         for path in paths:
-            found.update(self._get_cached(("leaves", path), partial(find_leaf_indices, self.arrow, [path])))
+            found.update(self._find_leaves(path))
         return sorted(found)
+
+    def _find_leaves(self, path: FieldPath) -> Collection[int]:
+        if len(path) == 1:
+            return self._leaves_by_column.get(path[0], ())
+        return self._get_cached(("leaves", path), partial(find_leaf_indices, self.arrow, [path]))
+
+    @property
+    def _leaves_by_column(self) -> Mapping[str, Collection[int]]:
+        """The leaves of each column by its name; a name may occur twice."""
+
+        def collect() -> dict[str, list[int]]:
+            found: dict[str, list[int]] = {}
+            for each, leaves in self.columns:
+                found.setdefault(each.name, []).extend(leaves)
+            return found
+
+        return self._get_cached("leaves by column", collect)
 
     def find_leaves_to_read(self, path: FieldPath) -> list[int]:
         """Return the leaves to read for a path of the table: see `matching.find_path_to_read`."""
 
         def read() -> list[int]:
             found = find_path_to_read(self.arrow, path, exact=self.is_renamed)
-            return [] if found is None else find_leaf_indices(self.arrow, [found])
+            return [] if found is None else sorted(self._find_leaves(found))
 
         return self._get_cached(("to read", path), read)
 
@@ -172,50 +192,34 @@ class FileSchema:
         return found, found is None or depth == 1
 
 
-class _SchemaCache:
-    """An LRU cache of file schemas: the files of a table mostly share one."""
+_SCHEMAS = WeightedCache(capacity=32 * 1024 * 1024)
+"""The schemas of files by their texts: the files of a table mostly share one."""
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._entries: OrderedDict[tuple[Any, ...], FileSchema] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, metadata: pq.FileMetaData, location: str) -> FileSchema:
-        schema = metadata.schema
-        try:
-            # pyarrow compares only the leaves of two schemas, not the names of the groups around them. Types that are
-            # restored from the writer's Arrow schema (durations, time zones) are not in the Parquet types.
-            key_values = metadata.metadata or {}
-            calendar = detect_legacy_calendar(key_values)
-            key = (_render_schema(schema), key_values.get(b"ARROW:schema"), calendar)
-            with self._lock:
-                found = self._entries.get(key)
-                if found is not None and found.parquet.equals(schema):
-                    self._entries.move_to_end(key)
-                    return found
-            found = _read_schema(schema, calendar, location)
-        except NotImplementedError as error:
-            raise UnsupportedFeature(f"the schema of '{location}' cannot be read: {error}") from error
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptFile(f"the schema of '{location}' is damaged: {error}") from error
-        with self._lock:
-            self._entries[key] = found
-            while len(self._entries) > self._capacity:
-                self._entries.popitem(last=False)
-        return found
-
-
-_SCHEMAS = _SchemaCache(capacity=64)
-
-
-def _render_schema(schema: pq.ParquetSchema) -> str:
-    """Return the schema as text, groups included, without the first line, which has the memory address."""
-    return repr(schema).partition("\n")[2]
+_MEMORY_PER_CHARACTER = 50
+"""The approximate memory of a schema in bytes per character of its text, with what is remembered of its footers."""
 
 
 def get_file_schema(metadata: pq.FileMetaData, location: str = "the file") -> FileSchema:
     """Return the schema of a file: the same object for files with equal schemas."""
-    return _SCHEMAS.get(metadata, location)
+    schema = metadata.schema
+    try:
+        key_values = metadata.metadata or {}
+        calendar = detect_legacy_calendar(key_values)
+        # pyarrow compares only the leaves of two schemas, not the names of the groups around them. Types that are
+        # restored from the writer's Arrow schema (durations, time zones) are not in the Parquet types. The first line
+        # of the text has the memory address.
+        key = (repr(schema).partition("\n")[2], key_values.get(b"ARROW:schema"), calendar)
+        with suppress(KeyError):
+            found: FileSchema = _SCHEMAS.get(key)
+            if found.parquet.equals(schema):
+                return found
+        found = _read_schema(schema, calendar, location)
+    except NotImplementedError as error:
+        raise UnsupportedFeature(f"the schema of '{location}' cannot be read: {error}") from error
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptFile(f"the schema of '{location}' is damaged: {error}") from error
+    _SCHEMAS.put(key, found, _MEMORY_PER_CHARACTER * len(key[0]))
+    return found
 
 
 def find_leaf_indices(arrow_schema: pa.Schema, paths: Sequence[FieldPath]) -> list[int]:

@@ -32,6 +32,7 @@ from tamis.parquet.footer.thrift import (
     Kind,
     Malformed,
     Struct,
+    decode_or_raise,
     encode_struct,
     get_required,
     make_struct_kind,
@@ -122,7 +123,7 @@ class LeafSchema:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether a row may have any number of values."""
+        """Return whether a row may have any number of values."""
         return any(element.repetition == REPEATED for element in self.elements)
 
     @property
@@ -132,27 +133,15 @@ class LeafSchema:
 
 def read_leaf_schemas(footer: FooterMap, leaves: Collection[int], location: str) -> dict[int, LeafSchema]:
     """Return the schema paths to these leaves."""
-    what = f"the schema of '{location}'"
-    try:
-        tree = _parse_tree(footer.schema)
-        return {leaf: LeafSchema(_narrow_path(tree.path(leaf))) for leaf in leaves}
-    except IndexError as error:
-        raise CorruptFile(f"{what} is truncated; write the file again") from error
-    except Malformed as error:
-        raise CorruptFile(f"{what} is damaged: {error}; write the file again") from error
+
+    def read(data: bytes, position: int) -> tuple[dict[int, LeafSchema], int]:
+        tree = _parse_tree(data)
+        return {leaf: LeafSchema(_narrow_path(tree.path(leaf))) for leaf in leaves}, len(data)
+
+    return decode_or_raise(read, footer.schema, 0, f"the schema of '{location}'")
 
 
-_ELEMENT: dict[int, Kind] = {
-    1: INTEGER32,
-    2: INTEGER32,
-    3: INTEGER32,
-    4: BYTES,
-    5: INTEGER32,
-    6: INTEGER32,
-    7: INTEGER32,
-    8: INTEGER32,
-    10: RAW_STRUCT,
-}
+_ELEMENT: dict[int, Kind] = {**dict.fromkeys((1, 2, 3, 5, 6, 7, 8), INTEGER32), 4: BYTES, 10: RAW_STRUCT}
 
 
 def _make_element(found: Struct) -> SchemaElement:

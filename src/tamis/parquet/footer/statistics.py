@@ -13,7 +13,6 @@ Which statistics are trusted:
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -31,7 +30,7 @@ from tamis.parquet.footer.bounds import UNKNOWN, BoundsReader, make_bounds_reade
 from tamis.parquet.footer.chunks import MAX_SLACK, may_be_short
 from tamis.parquet.footer.footer import Footer
 from tamis.parquet.footer.leaves import FieldPath, FileSchema, Leaf, get_file_schema
-from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_name
+from tamis.skipping.metadata import ROW_COUNT, concatenate_metadata, make_constant_bounds, metadata_name
 
 _WRITER = re.compile(r"(?P<application>.+?)\s+version\s+(?:[a-z]+-|v)?(?P<version>\d{1,9}(?:\.\d{1,9})*)")
 _MAX_WRITER_LENGTH = 200
@@ -69,7 +68,7 @@ MANY_ROW_GROUPS = 8
 """The number of row groups from which a file's statistics are cached: reading them again would be slow."""
 
 
-def row_counts(footer: Footer) -> list[int]:
+def list_row_counts(footer: Footer) -> list[int]:
     """Return the number of rows of each row group of a file. The list is cached: do not modify it."""
 
     def read() -> list[int]:
@@ -102,6 +101,19 @@ def collect_column_metadata(footers: Sequence[Footer], column: Column, path: Fie
     if len(footers) > 1 or first.metadata.num_row_groups < MANY_ROW_GROUPS:
         return read()
     return first.get_cached(("column_metadata", column.path, column.type, path), read)
+
+
+def collect_metadata(footers: Sequence[Footer], columns: Sequence[Column]) -> dict[str, pa.Array]:
+    """Return the metadata of a table's columns in all row groups of files, in order."""
+    alike = group_similar_footers(footers)
+    parts = []
+    for group in alike:
+        schema = group[0].schema
+        found: dict[str, pa.Array] = {}
+        for column in columns:
+            found |= collect_column_metadata(group, column, schema.find(column.path) or column.path)
+        parts.append(found)
+    return concatenate_metadata(parts, [sum(each.metadata.num_row_groups for each in group) for group in alike])
 
 
 def get_compressed_sizes(footer: Footer, leaf_indices: Sequence[int]) -> list[int]:
@@ -205,13 +217,8 @@ def _make_constant_metadata(
     if column.type is None or not types.is_ordered(column.type):
         none = pa.array(np.zeros(len(row_count), np.int64))
         return {metadata_name("null_count", column.path): none} if is_everywhere else {}
-    arrays = make_constant_bounds(column, pa.repeat(value.cast(column.type), len(row_count)), row_count)
-    if not is_everywhere:
-        # The number of rows with the value depends on the number of NULL structs around it.
-        del arrays[metadata_name("null_count", column.path)]
-        if pa.types.is_floating(column.type) and math.isnan(value.as_py()):
-            del arrays[metadata_name("nan_count", column.path)]
-    return arrays
+    values = pa.repeat(value.cast(column.type), len(row_count))
+    return make_constant_bounds(column, values, row_count, or_null=not is_everywhere)
 
 
 def _read_created_by(metadata: pq.FileMetaData) -> str | None:

@@ -193,21 +193,16 @@ INTEGERS: Kind = (LIST, read_integers)
 BINARIES: Kind = (LIST, read_binaries)
 
 
-def _read_nothing(data: bytes, position: int) -> tuple[None, int]:
-    return None, position
-
-
-FLAG: Kind = (BOOLEAN, _read_nothing)
+FLAG: Kind = (BOOLEAN, lambda data, position: (None, position))
 """A boolean field, whose value is encoded in the type of its header."""
 
 
-def read_struct(data: bytes, position: int, wanted: Mapping[int, Kind]) -> tuple[Struct, int]:
-    """Read the wanted fields that are present, by their ids.
+def read_struct(data: bytes, position: int, wanted: Mapping[int, Kind], identifier: int = 0) -> tuple[Struct, int]:
+    """Read the wanted fields that are present, by their ids; `identifier` is the id of the field before the position.
 
     Short and frequent values are read or skipped inline, because calls dominate the time.
     """
     found: Struct = {}
-    identifier = 0
     while True:
         byte = data[position]
         position += 1

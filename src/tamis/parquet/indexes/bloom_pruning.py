@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from tamis.io.ranges import LOCAL, REMOTE, RangedFile, split_by_bytes
+from tamis.io.ranges import LOCAL, MAX_BATCH_BYTES, REMOTE, RangedFile, split_by_bytes
 from tamis.io.storage import Storage
 from tamis.parquet.footer.chunks import MAGIC_LENGTH, ChunkLayout
 from tamis.parquet.footer.leaves import FieldPath, Leaf
@@ -59,6 +59,7 @@ def read_bloom_filters(
     hashes: Mapping[int, Array] | None = None,
     *,
     file: RangedFile | None = None,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
 ) -> Iterator[dict[Chunk, Found]]:
     """Yield the filters of column chunks in batches, so that they are not all in memory at once.
 
@@ -88,7 +89,8 @@ def read_bloom_filters(
             requests.append(_Request(chunk, offset, length, end, asked, gap))
         if unavailable:
             yield unavailable
-        for batch in split_by_bytes([request.length or ASSUMED_FILTER_BYTES for request in requests]):
+        sizes = [request.length or ASSUMED_FILTER_BYTES for request in requests]
+        for batch in split_by_bytes(sizes, max_batch_bytes):
             yield _read_filters(opened, requests[batch])
 
 
@@ -171,7 +173,7 @@ class _Request:
         if self.blocks is None:
             return [(self.offset, self.length)]
         self.header = guessed
-        return [(self.offset, min(MAX_HEADER_BYTES, self.length)), *self._block_ranges(guessed, self.blocks)]
+        return [(self.offset, min(MAX_HEADER_BYTES, self.length)), *self._find_block_ranges(guessed, self.blocks)]
 
     def take(self, buffers: list[pa.Buffer], headers: _HeaderParser) -> Found | list[tuple[int, int]]:
         """Return the filter, or the ranges that are still missing."""
@@ -196,7 +198,7 @@ class _Request:
         self.blocks = self._select_blocks(header)
         if self.blocks is None:
             return [(self.offset + self.head.size, size - self.head.size)]
-        return self._block_ranges(header, self.blocks)
+        return self._find_block_ranges(header, self.blocks)
 
     def complete(self, buffers: list[pa.Buffer]) -> Found:
         """Return the filter, given the ranges that were missing."""
@@ -219,7 +221,7 @@ class _Request:
             return None
         return np.unique(find_blocks(self.hashes, header.block_count))
 
-    def _block_ranges(self, header: BloomHeader, blocks: Array) -> list[tuple[int, int]]:
+    def _find_block_ranges(self, header: BloomHeader, blocks: Array) -> list[tuple[int, int]]:
         start = self.offset + header.size
         return [(start + block * BLOCK_BYTES, BLOCK_BYTES) for block in blocks.tolist()]
 
@@ -285,7 +287,7 @@ class FileQuestions:
             by_leaf.setdefault(leaf.index, []).append(hashes)
         return {leaf: np.concatenate(found) for leaf, found in by_leaf.items()}
 
-    def answers(self, filters: Mapping[Chunk, Found], row_groups: Sequence[int]) -> dict[str, pa.BooleanArray]:
+    def find_answers(self, filters: Mapping[Chunk, Found], row_groups: Sequence[int]) -> dict[str, pa.BooleanArray]:
         """Return the metadata columns `true:…`: whether a row group may contain an item; null without a filter."""
         found = {}
         for question, leaf, hashes in self._usable:
@@ -299,7 +301,7 @@ class FileQuestions:
             found[question.true_name] = pa.array(may_be_true, pa.bool_(), mask=is_unknown)
         return found
 
-    def reasons(self, read: Mapping[Chunk, Found | None], row_groups: Sequence[int]) -> dict[int, str]:
+    def find_reasons(self, read: Mapping[Chunk, Found | None], row_groups: Sequence[int]) -> dict[int, str]:
         """Return why questions, by number, have no answer in any of the row groups.
 
         Only the unavailable entries of `read` matter.

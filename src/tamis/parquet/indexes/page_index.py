@@ -474,7 +474,7 @@ def _convert_integers(
         if pa.types.is_unsigned_integer(source):
             # Parquet has no unsigned physical types, so the bytes are reinterpreted.
             lows, highs = lows.view(f"<u{lows.itemsize}"), highs.view(f"<u{highs.itemsize}")
-        smallest, largest = types.integer_range(source)
+        smallest, largest = types.get_integer_range(source)
         known = known & (lows >= smallest) & (lows <= largest) & (highs >= smallest) & (highs <= largest)
     elif not pa.types.is_boolean(source):
         smallest, largest = _get_time_range(target)

@@ -28,8 +28,7 @@ from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.chunks import ChunkLayout
 from tamis.parquet.footer.footer import Footer
 from tamis.parquet.footer.leaves import FieldPath, Leaf
-from tamis.parquet.indexes.bloom_filter import Array, Unavailable
-from tamis.parquet.indexes.bloom_provider import BloomFilterProvider, fetch_filters
+from tamis.parquet.indexes.bloom_filter import Array, BloomFilterProvider, Unavailable, fetch_filters
 from tamis.parquet.indexes.bloom_pruning import NO_FILTER, BloomQuestions, Chunk, Found, read_bloom_filters
 from tamis.parquet.indexes.page_index import PageLocations, find_dictionary_range
 from tamis.parquet.indexes.page_units import (
@@ -305,7 +304,7 @@ class RowRangePruner:
         if self._provider is None and own.leaves:
             chunks = [self._source.chunk(group, leaf) for group in groups for leaf in own.leaves]
             if not any(chunk.bloom_filter for chunk in chunks):
-                reasons = own.reasons({}, groups)
+                reasons = own.find_reasons({}, groups)
                 return self._keep_all(remaining, [_explain_bloom(each, reasons, known) for each in asked])
         could = self._find_skippable(remaining, [[question.true_name for question in each] for each in asked])
         matters: dict[int, Bits] = {}
@@ -313,7 +312,7 @@ class RowRangePruner:
             if leaf.index in own.leaves and question.number in could:
                 matters[leaf.index] = matters.get(leaf.index, could[question.number]) | could[question.number]
         wanted = [(group, leaf) for leaf, bits in matters.items() for group in remaining.row_groups[bits].tolist()]
-        answers = own.answers({}, groups)
+        answers = own.find_answers({}, groups)
         # Filters that could skip nothing are not read, but they are there.
         unread = set(own.leaves) - {leaf for _, leaf in wanted}
         found: dict[Chunk, Found | None] = {
@@ -323,11 +322,11 @@ class RowRangePruner:
             if self._provider is not None or self._source.chunk(group, leaf).bloom_filter is not None
         }
         for filters in self._read_filters(wanted, own.hashes, remaining):
-            new_answers = own.answers(filters, groups)
+            new_answers = own.find_answers(filters, groups)
             answers = {name: pc.coalesce(answer, new_answers[name]) for name, answer in answers.items()}
             found |= {chunk: each if isinstance(each, Unavailable) else None for chunk, each in filters.items()}
         narrowed = self._prune_with(remaining, answers)
-        reasons = own.reasons(found, groups)
+        reasons = own.find_reasons(found, groups)
         return narrowed.with_reasons([_explain_bloom(each, reasons, known) for each in asked])
 
     def _read_filters(

@@ -192,7 +192,7 @@ def _decode_column_pages(
         column,
         leaf,
         trust_bytes=can_trust_bytes(source.footer.metadata),
-        is_ordered=source.map.column_order(leaf.index) is not None,
+        is_ordered=source.map.read_column_order(leaf.index) is not None,
     )
     return ColumnPages(pages.first_rows, metadata)
 

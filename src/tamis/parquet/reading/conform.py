@@ -18,8 +18,8 @@ _MAX_NULL_BYTES = 2**32
 """The maximum number of bytes that the NULLs of one column may take in a batch."""
 
 
-Constants = Mapping[str | FieldPath, pa.Scalar]
-"""Constant columns by name; constant fields inside structs, which the file lacks, by path."""
+Constants = Mapping[FieldPath, pa.Scalar]
+"""The values of constant columns by path. Those of fields inside structs are for files that lack the field."""
 
 
 def conform_batch(
@@ -42,8 +42,10 @@ def conform_batch(
     )
     arrays = []
     for each in schema:
-        if each.name in constants:
-            arrays.append(pa.repeat(constants[each.name], batch.num_rows))
+        constant = constants.get((each.name,))
+        if constant is not None:
+            value = constant if constant.type == each.type else constant.cast(each.type)
+            arrays.append(pa.repeat(value, batch.num_rows))
             continue
         index = find_name(batch.schema.names, each.name, exact=converter.exact)
         values = None if index is None else batch.column(index)
@@ -63,7 +65,7 @@ def _find_nested_constants(constants: Constants) -> dict[FieldPath, pa.Scalar]:
     """Return the constants of fields inside structs; structs around a non-NULL constant are not NULL either."""
     found: dict[FieldPath, pa.Scalar] = {}
     for path, value in constants.items():
-        if not isinstance(path, str):
+        if len(path) > 1:
             found[path] = value
             if value.is_valid:
                 found |= {path[:depth]: value for depth in range(1, len(path))}

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 
 from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
-from tamis.parquet.footer.chunks import ChunkLayout, FooterMap, map_footer, read_chunk_layouts
+from tamis.parquet.footer.chunks import ChunkLayout, FooterMap, read_chunk_layouts
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.footer.leaves import list_fields_with_leaves
 from tamis.parquet.footer.schema_path import LeafSchema, read_leaf_schemas
 from tamis.parquet.indexes.page_index import PageLocations, get_readable_range
-from tamis.parquet.reading.batch_sizes import choose_batch_rows, estimate_decoded_size
 from tamis.parquet.reading.page_reader import LeafPages, find_leaf_field
+from tamis.parquet.reading.row_group_reader import choose_batch_rows, estimate_decoded_size
 from tamis.types import replace_view_types
 
 
@@ -61,11 +60,9 @@ class ParquetFile:
     def open(self) -> RangedFile:
         return RangedFile(self.storage, self.path, self.size, self.modified_ns)
 
-    @cached_property
+    @property
     def map(self) -> FooterMap:
-        return self.footer.get_cached(
-            "map", lambda: map_footer(self.footer.content, self.location, self.footer.row_group_positions)
-        )
+        return self.footer.map
 
     def count_rows(self, row_group: int) -> int:
         return int(self.map.rows[row_group])

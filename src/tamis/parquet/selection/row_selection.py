@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, suggest_arguments
 from tamis.parquet.selection import runs
 from tamis.parquet.selection.runs import Rows, Runs
 
@@ -75,6 +75,7 @@ class RowSelection:
     # --- Construction -------------------------------------------------------------------------------------------------
 
     @classmethod
+    @suggest_arguments("RowSelection.from_ranges")
     def from_ranges(cls, ranges: Ranges, total: SupportsIndex) -> RowSelection:
         """Select pairs `(start, end)`, or an array of two columns, in any order; they may overlap or be empty."""
         rows = _check_total(total)
@@ -82,14 +83,19 @@ class RowSelection:
         return cls(starts, ends, rows)
 
     @classmethod
+    @suggest_arguments("RowSelection.all")
     def all(cls, total: SupportsIndex) -> RowSelection:
+        """Return the selection of all of so many rows."""
         return cls([0], [index(total)], total)
 
     @classmethod
+    @suggest_arguments("RowSelection.none")
     def none(cls, total: SupportsIndex) -> RowSelection:
+        """Return the selection of none of so many rows."""
         return cls([], [], total)
 
     @classmethod
+    @suggest_arguments("RowSelection.from_mask")
     def from_mask(
         cls, mask: npt.NDArray[np.bool_] | pa.BooleanArray | pa.ChunkedArray | Sequence[bool]
     ) -> RowSelection:
@@ -108,6 +114,7 @@ class RowSelection:
         return cls._from_runs((bounds[0::2].copy(), bounds[1::2].copy()), values.size)
 
     @classmethod
+    @suggest_arguments("RowSelection.from_indices")
     def from_indices(cls, indices: Integers, total: SupportsIndex) -> RowSelection:
         """Select single rows, in any order; duplicates count once."""
         limit, rows = _check_total(total), runs.as_row_array(indices, "rows")
@@ -121,6 +128,7 @@ class RowSelection:
         return cls._from_runs(runs.runs_from_sorted_rows(rows), limit)
 
     @classmethod
+    @suggest_arguments("RowSelection.from_roaring")
     def from_roaring(cls, bitmap: BitMap | BitMap64, total: SupportsIndex) -> RowSelection:
         """Select the rows of a Roaring bitmap of either width, without expanding it."""
         rows = _check_total(total)
@@ -153,6 +161,7 @@ class RowSelection:
 
     @property
     def num_runs(self) -> int:
+        """The number of runs of consecutive selected rows."""
         return self._starts.size
 
     @property
@@ -167,14 +176,16 @@ class RowSelection:
 
     @property
     def is_all(self) -> bool:
+        """Return whether all rows are selected."""
         return self.num_runs <= 1 and self.row_count == self._total
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row is selected. If `total` is 0, a selection is both empty and all."""
+        """Return whether no row is selected. If `total` is 0, a selection is both empty and all."""
         return self.num_runs == 0
 
     def ranges(self) -> list[tuple[int, int]]:
+        """Return the start and the end of each run of selected rows."""
         return list(zip(self._starts.tolist(), self._ends.tolist(), strict=True))
 
     @property
@@ -202,6 +213,7 @@ class RowSelection:
     # --- Algebra ------------------------------------------------------------------------------------------------------
 
     def intersection(self, other: RowSelection) -> RowSelection:
+        """Return the rows that both select."""
         self._check_same_rows(other)
         if self.is_all or other.is_empty:
             return other
@@ -210,6 +222,7 @@ class RowSelection:
         return self._from_runs(runs.intersect_runs(self._starts, self._ends, other._starts, other._ends), self._total)
 
     def union(self, other: RowSelection) -> RowSelection:
+        """Return the rows that at least one of both selects."""
         self._check_same_rows(other)
         if self.is_empty or other.is_all:
             return other
@@ -219,10 +232,12 @@ class RowSelection:
         return self._from_runs(runs.normalise_ranges(starts, np.concatenate((self._ends, other._ends))), self._total)
 
     def difference(self, other: RowSelection) -> RowSelection:
+        """Return the selected rows that the other does not select."""
         self._check_same_rows(other)
         return self & ~other
 
     def invert(self) -> RowSelection:
+        """Return the rows that are not selected."""
         return self._from_runs(runs.invert_runs(self._starts, self._ends, self._total), self._total)
 
     def __and__(self, other: RowSelection) -> RowSelection:
@@ -340,6 +355,7 @@ class RowSelection:
         return runs.expand_ranges(self._starts, self._ends - self._starts)
 
     def to_numpy_mask(self) -> npt.NDArray[np.bool_]:
+        """Return one boolean per row as a NumPy array: whether it is selected."""
         bounds = np.empty(2 * self.num_runs + 2, np.int64)
         bounds[0], bounds[-1] = 0, self._total
         bounds[1:-1:2], bounds[2:-1:2] = self._starts, self._ends

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from tamis.errors import TableError
-from tamis.expr.nodes import TRUE, Expr
+from tamis.expr.nodes import TRUE, AnyExpr, Expr
 from tamis.query.plan.nodes import AggregateCall, JoinKind, Named, Output, SortKey
 from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 from tamis.types import type_name
@@ -146,6 +146,7 @@ class Connector(Protocol):
         raise NotImplementedError
 
     def properties(self, handle: Handle) -> Properties:
+        """Return what is known about the rows of a handle: counts, sizes and order."""
         return Properties()
 
     def is_clustered(self, handle: Handle, column: Expr) -> bool | None:
@@ -166,6 +167,7 @@ class Connector(Protocol):
     # --- Pushdown -----------------------------------------------------------------------------------------------------
 
     def push_filter(self, handle: Handle, predicate: Expr) -> PushedFilter | None:
+        """Return a handle with a filter, and what remains to be filtered above; None if nothing is taken."""
         return None
 
     def push_pruning(self, handle: Handle, predicate: Expr) -> Handle | None:
@@ -180,6 +182,7 @@ class Connector(Protocol):
         return None
 
     def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
+        """Return a handle with other columns, and the outputs as expressions over these; None if that saves nothing."""
         return None
 
     def push_aggregation(
@@ -198,9 +201,11 @@ class Connector(Protocol):
         return False
 
     def push_limit(self, handle: Handle, count: int) -> PushedRows | None:
+        """Return a handle with at most so many rows; None if it cannot stop early."""
         return None
 
     def push_top_n(self, handle: Handle, keys: Sequence[SortKey], count: int) -> PushedRows | None:
+        """Return a handle with the first rows of an order; None if it cannot find them."""
         return None
 
     def push_sort(self, handle: Handle, keys: Sequence[SortKey]) -> Handle | None:
@@ -213,6 +218,7 @@ class Connector(Protocol):
     def push_join(
         self, left: Handle, right: Handle, kind: JoinKind, criteria: Sequence[tuple[Expr, Expr]]
     ) -> PushedJoin | None:
+        """Return one handle for the join of two; None if the source cannot join them."""
         return None
 
     def rules(self) -> Sequence[Rule]:
@@ -225,11 +231,11 @@ class Connector(Protocol):
 
     # --- Policies -----------------------------------------------------------------------------------------------------
 
-    def additional_filter(self, handle: Handle, principal: str | None) -> Expr | None:
+    def additional_filter(self, handle: Handle, principal: str | None) -> AnyExpr | None:
         """Return the row filter for a principal; None if all rows are visible."""
         return None
 
-    def masks(self, handle: Handle, principal: str | None) -> Mapping[str, Expr]:
+    def masks(self, handle: Handle, principal: str | None) -> Mapping[str, AnyExpr]:
         """Return the column masks for a principal: an expression for each masked column."""
         return {}
 

@@ -38,6 +38,7 @@ from tamis.query.connectors.connector import (
     PushedProjection,
     PushedRows,
 )
+from tamis.query.plan.column_ids import ColumnIds
 from tamis.query.plan.nodes import AggregateCall, JoinKind, Named, Output, SortKey
 from tamis.types import find_unsupported_field
 
@@ -183,11 +184,11 @@ class DatabaseConnector(Connector):
         if len(pairs) < len(criteria):
             return None
         one, other = _as_query(left), _as_query(right)
-        names = _make_distinct([column.name for column in (*one.columns, *other.columns)])
+        given = [column.name for column in (*one.columns, *other.columns)]
+        names = tuple(map(ColumnIds().allocate, given))
         joined = select_all(QueryJoin(one, other, kind, tuple(pairs), names))
         if not self._can_run(joined):
             return None
-        given = [*(column.name for column in one.columns), *(column.name for column in other.columns)]
         mapping = dict(zip(given, names, strict=True))
         return PushedJoin(joined, _to_outputs(joined), mapping)
 
@@ -265,17 +266,3 @@ def _derive_bounds(condition: Expr) -> list[Expr]:
             return [Call(sign, (column, Literal(end, data_type))) for sign, end in ends]
         case _:
             return []
-
-
-def _make_distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, with numbers appended to repeated ones, ignoring case."""
-    found: list[str] = []
-    used: set[str] = set()
-    for name in names:
-        number, distinct = 1, name
-        while distinct.casefold() in used:
-            number += 1
-            distinct = f"{name}_{number}"
-        used.add(distinct.casefold())
-        found.append(distinct)
-    return tuple(found)

@@ -15,14 +15,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tamis.errors import EvaluationError, ExpressionError
+from tamis.errors import EvaluationError, ExpressionError, TamisError
 from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import FUNCTIONS, type_of
 from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal, and_, find_columns, split_conjuncts, walk
 from tamis.expr.sql.printer import to_display_sql
-from tamis.formats.source import FileListing, HasCollations, TableSource, make_table_predicate
+from tamis.formats.source import (
+    FILE_FORMAT,
+    PARQUET,
+    FileListing,
+    HasCollations,
+    HasPartitionFields,
+    TableSource,
+    make_table_predicate,
+)
+from tamis.parquet.inspection.clustering import measure_overlap
+from tamis.parquet.inspection.column_facts import format_path
+from tamis.parquet.inspection.inspect_file import ColumnInspection, inspect_file
+from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.query.connectors.connector import (
     Connector,
     Handle,
@@ -32,10 +47,10 @@ from tamis.query.connectors.connector import (
     PushedProjection,
     PushedRows,
 )
-from tamis.query.connectors.lake_clustering import is_clustered
 from tamis.query.connectors.lake_handle import Aggregation, LakeColumn, LakeHandle, OrderKey, Path, TopRows
 from tamis.query.connectors.lake_reading import (
     ListingCache,
+    build_row_scan,
     build_scan,
     find_constant_columns,
     find_properties,
@@ -43,15 +58,114 @@ from tamis.query.connectors.lake_reading import (
     is_cheap_to_sort,
     read_handle,
 )
-from tamis.query.plan.column_ids import is_deterministic
+from tamis.query.plan.column_ids import ColumnIds, collect_paths, is_deterministic, replace_paths
 from tamis.query.plan.nodes import AggregateCall, Named, Output, SortKey
-from tamis.query.plan.paths import collect_paths, replace_paths
 from tamis.query.sql.table_versions import split_table_state
 from tamis.scan.aggregation.measures import Function, Measure, can_compare, can_group, can_sum
 from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 from tamis.scan.reading.residual import Residual
 from tamis.scan.scan import Scan
-from tamis.types import LONG, STRING
+from tamis.skipping.metadata import metadata_name
+from tamis.types import LONG, STRING, type_name
+
+# --- Lake clustering ------------------------------------------------------------------------------------------------
+#
+# Detect whether a table is clustered by a column, so that a filter on a few of its values prunes much.
+#
+# | column                                                         | a few of its values                           |
+# |----------------------------------------------------------------|-----------------------------------------------|
+# | a partition column, or a source column of a partition          | are in few files                              |
+# | files have bounds that overlap little                          | are in few files                              |
+# | row groups or pages have bounds that overlap little, or        | are in few row groups or pages (a sample of   |
+# | Bloom filters                                                  | files is inspected, if the table is large)    |
+# | none of these                                                  | may be anywhere, so everything is read        |
+#
+# Without statistics of the column, the answer is unknown. In object stores, inspecting files would take longer than it
+# saves, so only partitions are considered there.
+
+
+MAX_OVERLAP = 0.5
+"""If a typical value is within more than this share of all ranges, a filter on it prunes too little."""
+
+MAX_COMPARED_FILES = 10_000
+"""The overlap is estimated from the bounds of at most this many files."""
+
+MAX_INSPECTED_FILES = 4
+"""The number of files that are inspected, spread from the first to the last: each costs a few milliseconds."""
+
+
+def is_clustered(handle: LakeHandle, column: Column, listings: ListingCache) -> bool | None:
+    """Return whether the rows that a handle reads are clustered by a column of the table; None if that is unknown."""
+    source = handle.source
+    if column.type is None or pa.types.is_nested(column.type):
+        return None
+    if column.path[0] in source.partition_columns:
+        return True
+    if isinstance(source, HasPartitionFields) and column.path in source.partition_sources:
+        return True
+    if not source.storage.is_local:
+        return None
+    statistics = listings.find_statistics(handle, column)
+    if statistics is not None:
+        overlap = _estimate_overlap(statistics, column)
+        if overlap is not None and overlap <= MAX_OVERLAP:
+            return True
+    return _is_clustered_in_files(handle, column, listings)
+
+
+def _estimate_overlap(statistics: pa.Table, column: Column) -> float | None:
+    """Return the share of the files that may hold a typical value; None without bounds."""
+    lower, upper, nulls = (metadata_name(kind, column.path) for kind in ("lower", "upper", "null_count"))
+    if not {lower, upper} <= set(statistics.column_names):
+        return None
+    if statistics.num_rows > MAX_COMPARED_FILES:
+        statistics = statistics.take(pa.array(_choose_sample(statistics.num_rows, MAX_COMPARED_FILES)))
+    is_empty = np.zeros(statistics.num_rows, bool)
+    if nulls in statistics.column_names:
+        is_empty = np.asarray(pc.fill_null(pc.equal(statistics[nulls], statistics["num_records"]), False), bool)
+    return measure_overlap(statistics[lower].combine_chunks(), statistics[upper].combine_chunks(), is_empty)
+
+
+def _is_clustered_in_files(handle: LakeHandle, column: Column, listings: ListingCache) -> bool | None:
+    """Return whether a sample of the files is clustered by a column, in row groups or pages; None if unknown."""
+    files = listings.of(handle).files
+    if FILE_FORMAT in files.column_names and not pc.all(pc.equal(files[FILE_FORMAT], PARQUET)).as_py():
+        return None
+    if not files.num_rows or pc.sum(files["size"]).as_py() < handle.source.storage.tuning.min_bytes_to_check_clustering:
+        return False
+    chosen = pa.array(_choose_sample(files.num_rows, MAX_INSPECTED_FILES))
+    sample = files.select(["path", "size", "modified_ns"]).take(chosen).to_pylist()
+    try:
+        found = [each for file in sample for each in _inspect_column(handle.source, column, **file)]
+    except TamisError:
+        # The scan may not read this file. If it does, it raises the error.
+        return None
+    if len(found) != len(sample):
+        # In some file, another field has this name, for example a struct.
+        return None
+    if any(pc.any(each.row_groups["bloom_filter"]).as_py() for each in found):
+        return True
+    ranges = [each.ranges for each in found]
+    if len({each.lower.type for each in ranges}) > 1:
+        return None
+    lower, upper = (
+        pa.concat_arrays(bounds) for bounds in zip(*((each.lower, each.upper) for each in ranges), strict=True)
+    )
+    overlap = measure_overlap(lower, upper, np.concatenate([each.has_no_values for each in ranges]))
+    return None if overlap is None else overlap <= MAX_OVERLAP
+
+
+def _choose_sample(count: int, most: int) -> npt.NDArray[np.int64]:
+    """Return at most `most` positions below `count`, spread from the first to the last."""
+    return np.unique(np.linspace(0, count - 1, most).astype(np.int64))
+
+
+def _inspect_column(
+    source: TableSource, column: Column, path: str, size: int, modified_ns: int | None
+) -> Sequence[ColumnInspection]:
+    # By the physical name: if the logical name differs, nothing is found and the answer is unknown.
+    return inspect_file(ParquetFile.load(source.storage, path, size, modified_ns), format_path(column.path)).columns
+
 
 MAX_CACHED_HANDLES = 1000
 """The number of handles whose properties are cached."""
@@ -88,7 +202,8 @@ class LakeConnector(Connector):
         if given.predicate != TRUE:
             parts.append(f"where {to_display_sql(given.predicate)}")
         if given.pruning != TRUE:
-            parts.append(f"pruned by {_shorten(to_display_sql(given.pruning))}")
+            shown = to_display_sql(given.pruning)
+            parts.append(f"pruned by {shown if len(shown) <= 100 else f'{shown[:100]}…'}")
         if given.bloom_filters:
             parts.append(f"Bloom join filter on {', '.join(column.name for column, _ in given.bloom_filters)}")
         if given.limit is not None:
@@ -128,7 +243,7 @@ class LakeConnector(Connector):
             self._clustering[key] = given.source, known
         return known
 
-    def listing(self, handle: LakeHandle) -> FileListing:
+    def list_files(self, handle: LakeHandle) -> FileListing:
         """Return the files that may hold a row of a handle; the listing is cached."""
         return self._listings.of(handle)
 
@@ -181,7 +296,7 @@ class LakeConnector(Connector):
         columns = tuple(dict.fromkeys(wanted))
         if columns == given.columns:
             return None
-        names = _make_distinct([each.name for each in columns])
+        names = map(ColumnIds().allocate, (each.name for each in columns))
         named = tuple(replace(each, name=name) for each, name in zip(columns, names, strict=True))
         by_path = {_to_handle_path(given, each.path): each for each in named}
         replacements = {path: Column((each.name,), type=each.type) for path, each in by_path.items()}
@@ -207,10 +322,13 @@ class LakeConnector(Connector):
             return None
         keys_of_table = [key for key in own_keys if key is not None]
         known = tuple(measure for measure in measures if measure is not None)
-        names = _make_distinct([*(key.name for key in keys), *(call.name for call in aggregates)])
+        names = list(map(ColumnIds().allocate, (*(key.name for key in keys), *(call.name for call in aggregates))))
         columns = [
             *(LakeColumn(name, key.path, key.type) for name, key in zip(names, keys_of_table, strict=False)),
-            *(LakeColumn(name, (), each.type) for name, each in zip(names[len(keys) :], known, strict=True)),
+            *(
+                LakeColumn(name, (), call.type if each.function == "sum" and call.type is not None else each.type)
+                for name, call, each in zip(names[len(keys) :], aggregates, known, strict=True)
+            ),
         ]
         made = replace(given, columns=tuple(columns), aggregation=Aggregation(tuple(keys_of_table), known))
         return PushedAggregation(made, tuple(Output(each.name, each.type) for each in columns))
@@ -262,12 +380,12 @@ class LakeConnector(Connector):
             return None
         return build_scan(given, self._listings)
 
+    def to_row_scan(self, handle: LakeHandle) -> Scan:
+        """Return a scan of the rows that a handle sorts or cuts, for an engine that does these itself."""
+        return build_row_scan(handle, self._listings)
+
     def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
         return read_handle(_as_lake(handle), self._listings)
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _as_lake(handle: Handle) -> LakeHandle:
@@ -346,17 +464,6 @@ def _is_inside(path: Path, other: Path) -> bool:
     return path[: len(other)] == other
 
 
-def _make_distinct(names: Sequence[str]) -> list[str]:
-    found: dict[str, None] = {}
-    for name in names:
-        number, own = 1, name
-        while own in found:
-            number += 1
-            own = f"{name}_{number}"
-        found[own] = None
-    return list(found)
-
-
 # --- Aggregation ------------------------------------------------------------------------------------------------------
 
 
@@ -367,7 +474,7 @@ def _find_key(key: Named, handle: LakeHandle) -> Column | None:
     column = handle.column(key.expr.path[0])
     if column is None or len(column.path) != 1 or not can_group(column.type) or _has_collation(column, handle):
         return None
-    return column.column if column.path[0] in find_constant_columns(handle.source) else None
+    return column.column if column.path in find_constant_columns(handle.source) else None
 
 
 def _find_order_key(key: SortKey, handle: LakeHandle) -> OrderKey | None:
@@ -425,6 +532,7 @@ def _has_collation(column: LakeColumn, handle: LakeHandle) -> bool:
 #
 # The average of decimals has four more digits after the decimal point than they have, as in Spark.
 # DuckDB computes averages without keys like this; averages of groups may differ in their last bit.
+# The sum of an average has 38 digits, so it does not overflow. A sum beside it is cast to its type in Spark.
 
 
 def is_average(call: AggregateCall) -> bool:
@@ -437,8 +545,7 @@ class PartialAggregates:
 
     calls: tuple[AggregateCall, ...]
     positions: tuple[tuple[int, ...], ...]
-    scales: tuple[int | None, ...]
-    """For each requested average of decimals, the scale of these decimals; else None."""
+    requested: tuple[AggregateCall, ...]
 
     @staticmethod
     def of(aggregates: Sequence[AggregateCall]) -> PartialAggregates:
@@ -446,30 +553,33 @@ class PartialAggregates:
         positions = []
         for call in aggregates:
             functions = ("sum", "count") if is_average(call) else (call.function,)
-            parts = (replace(call, name="", function=function) for function in functions)
+            parts = (replace(call, name="", function=function, type=None) for function in functions)
             positions.append(tuple(found.setdefault(part, len(found)) for part in parts))
         calls = tuple(replace(call, name=f"{call.function}({_format_arguments(call)})") for call in found)
-        return PartialAggregates(calls, tuple(positions), tuple(map(_find_scale, aggregates)))
+        return PartialAggregates(calls, tuple(positions), tuple(aggregates))
 
     def values(self, columns: Sequence[Output]) -> tuple[Expr, ...]:
         """Return the requested aggregates as expressions over the columns of the partial results."""
         return tuple(
-            _to_value([Column((columns[position].name,), type=columns[position].type) for position in positions], scale)
-            for positions, scale in zip(self.positions, self.scales, strict=True)
+            _to_value([columns[position].column for position in positions], call)
+            for positions, call in zip(self.positions, self.requested, strict=True)
         )
-
-
-def _find_scale(call: AggregateCall) -> int | None:
-    averaged = type_of(call.args[0]) if is_average(call) else None
-    return averaged.scale if averaged is not None and pa.types.is_decimal(averaged) else None
 
 
 def _format_arguments(call: AggregateCall) -> str:
     return ", ".join(each.name if isinstance(each, Column) else to_display_sql(each) for each in call.args) or "*"
 
 
-def _to_value(parts: Sequence[Column], scale: int | None) -> Expr:
+def _to_value(parts: Sequence[Column], call: AggregateCall) -> Expr:
     if len(parts) == 1:
-        return parts[0]
-    quotient = Call("/", tuple(Call("cast", (part, Literal("double", STRING))) for part in parts))
-    return quotient if scale is None else Call("round", (quotient, Literal(scale + 4, LONG)))
+        is_wide = call.type is not None and call.type != parts[0].type
+        return _cast(parts[0], type_name(call.type)) if is_wide else parts[0]
+    quotient = Call("/", tuple(_cast(part, "double") for part in parts))
+    averaged = type_of(call.args[0])
+    if averaged is None or not pa.types.is_decimal(averaged):
+        return quotient
+    return Call("round", (quotient, Literal(averaged.scale + 4, LONG)))
+
+
+def _cast(value: Expr, kind: str) -> Expr:
+    return Call("cast", (value, Literal(kind, STRING)))

@@ -89,12 +89,12 @@ class LakeHandle:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the handle has a limit or top-n, so that no further filter may be pushed."""
+        """Return whether the handle has a limit or top-n, so that no further filter may be pushed."""
         return self.limit is not None or self.top is not None
 
     @property
     def sums_rows(self) -> bool:
-        """Whether rows are read to compute sums; sums of partition columns come from metadata."""
+        """Return whether rows are read to compute sums; sums of partition columns come from metadata."""
         measures = () if self.aggregation is None else self.aggregation.measures
         return needs_rows(measures, self.source.partition_columns)
 
@@ -122,14 +122,14 @@ def is_sum_scan(node: Node) -> bool:
 
 
 def find_integer_sums(node: Node) -> list[str]:
-    """Return the names of the columns of a scan that are sums of integers."""
+    """Return the names of the columns of a scan that are sums of integers with 38 digits."""
     if not isinstance(node, TableScan) or not isinstance(node.handle, LakeHandle):
         return []
     aggregation = node.handle.aggregation
     if aggregation is None:
         return []
     pairs = zip(node.columns[len(aggregation.keys) :], aggregation.measures, strict=True)
-    return [column.name for column, measure in pairs if _is_integer_sum(measure)]
+    return [column.name for column, measure in pairs if _is_integer_sum(measure) and column.type == measure.type]
 
 
 def _is_integer_sum(measure: Measure) -> bool:

@@ -10,6 +10,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis.errors import EvaluationError
 from tamis.expr.nodes import FALSE, TRUE, Column, Expr, and_, find_columns, split_conjuncts
 from tamis.formats.source import (
     LEVELS,
@@ -21,19 +22,21 @@ from tamis.formats.source import (
     make_table_predicate,
 )
 from tamis.io.weighted_cache import WeightedCache
+from tamis.parquet.footer.leaves import FieldPath
 from tamis.parquet.reading.row_group_reader import make_dummy_batches
 from tamis.query.connectors.connector import Properties
 from tamis.query.connectors.lake_handle import Aggregation, LakeHandle, Path, TopRows
+from tamis.query.plan.column_ids import replace_paths
 from tamis.query.plan.nodes import SortKey
-from tamis.query.plan.paths import replace_paths
 from tamis.scan.aggregation.aggregate_scan import aggregate
 from tamis.scan.aggregation.sorted_rows import SortedRuns, plan_sorted_runs, read_sorted_rows
-from tamis.scan.aggregation.top_n import SortOrder, read_top_rows
+from tamis.scan.aggregation.top_n import SortOrder, choose_top_files, read_top_rows
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.reading.bloom_join_filter import apply_join_filter
 from tamis.scan.scan import Scan, get_planner
 from tamis.skipping.metadata import metadata_names
-from tamis.skipping.predicate import Predicate
+from tamis.skipping.predicate import Predicate, reads_partition_text
+from tamis.types import type_name
 
 
 def read_handle(handle: LakeHandle, listings: ListingCache) -> Iterator[pa.RecordBatch]:
@@ -91,7 +94,19 @@ def _get_orders(handle: LakeHandle) -> list[SortOrder]:
 def _read_aggregation(handle: LakeHandle, aggregation: Aggregation) -> Iterator[pa.RecordBatch]:
     where = None if handle.predicate == TRUE else handle.predicate
     found = aggregate(ScanPlanner(handle.source, where), aggregation.keys, aggregation.measures)
-    yield from pa.table(found.columns, schema=handle.schema).to_batches()
+    # Sums are computed with 38 digits. Their type in Spark has fewer.
+    columns = [_cast_sum(column, field) for column, field in zip(found.columns, handle.schema, strict=True)]
+    yield from pa.table(columns, schema=handle.schema).to_batches()
+
+
+def _cast_sum(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return values if values.type == field.type else values.cast(field.type)
+    except pa.ArrowInvalid:
+        raise EvaluationError(
+            f"{field.name} is out of the range of {type_name(field.type)}: sum a wider type, as in "
+            "sum(CAST(x AS DECIMAL(28, 0)))"
+        ) from None
 
 
 def build_scan(handle: LakeHandle, listings: ListingCache) -> Scan:
@@ -99,6 +114,20 @@ def build_scan(handle: LakeHandle, listings: ListingCache) -> Scan:
     # With a limit any rows will do, so the table may list fewer files.
     listing = None if handle.limit is not None else partial(listings.of, handle)
     return Scan(handle.source, where, columns, handle.limit, pruning=pruning, listing=listing)
+
+
+def build_row_scan(handle: LakeHandle, listings: ListingCache) -> Scan:
+    """Return a scan of the rows that a handle sorts, cuts or aggregates, for an engine that does these itself.
+
+    With a top-n, the scan leaves out files whose bounds prove that they have none of its rows.
+    """
+    rows = replace(handle, top=None, order=(), limit=None)
+    if handle.top is None:
+        return build_scan(rows, listings)
+    where, pruning, columns = _get_scan_arguments(rows)
+    order = SortOrder(handle.top.column.column, handle.top.descending, handle.top.nulls_first)
+    listing = choose_top_files(ScanPlanner(handle.source, where, pruning=pruning), order, handle.top.count)
+    return Scan(handle.source, where, columns, pruning=pruning, listing=lambda _: listing)
 
 
 def _get_scan_arguments(handle: LakeHandle) -> tuple[Expr | None, Expr | None, list[Column] | None]:
@@ -143,7 +172,7 @@ def find_properties(handle: LakeHandle, listings: ListingCache) -> Properties:
         rows = handle.limit if rows is None else min(rows, handle.limit)
     if handle.aggregation is not None:
         rows = _find_group_bound(handle.aggregation, listing, rows)
-    partitions = {(name,) for name in find_constant_columns(source)}
+    partitions = find_constant_columns(source)
     return Properties(
         rows=rows,
         rows_are_exact=is_exact and handle.aggregation is None,
@@ -177,9 +206,11 @@ def _find_unique_keys(handle: LakeHandle) -> tuple[tuple[str, ...], ...]:
     return (tuple(each.name for each in handle.columns[: len(handle.aggregation.keys)]),)
 
 
-def find_constant_columns(source: TableSource) -> Collection[str]:
+def find_constant_columns(source: TableSource) -> Collection[FieldPath]:
     """Return the columns that have a single value within most files."""
-    return source.identity_columns if isinstance(source, HasPartitionFields) else source.partition_columns
+    if isinstance(source, HasPartitionFields):
+        return source.identity_columns
+    return {(name,) for name in source.partition_columns}
 
 
 def _find_group_bound(aggregation: Aggregation, listing: FileListing, rows: int | None) -> int | None:
@@ -203,7 +234,7 @@ def find_satisfied_predicate(handle: LakeHandle) -> Expr:
             any(column.path[:length] in by_path for length in range(1, len(column.path) + 1))
             for column in find_columns(conjunct)
         )
-        if known and conjunct != TRUE:
+        if known and conjunct != TRUE and not reads_partition_text(conjunct):
             found.append(replace_paths(conjunct, by_path))
     return and_(*found)
 
@@ -213,7 +244,7 @@ def find_satisfied_predicate(handle: LakeHandle) -> Expr:
 # An opened table does not change, so its listings stay valid: it is a fixed version, or a directory that is listed on
 # first use.
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """The approximate size of the cache, over all listings."""
 
 
@@ -231,7 +262,7 @@ class ListingCache:
     """A thread-safe cache of the file listings of handles, independent of the columns they return."""
 
     def __init__(self) -> None:
-        self._kept = WeightedCache(MOST_BYTES)
+        self._kept = WeightedCache(MAX_BYTES)
 
     def of(self, handle: LakeHandle, with_rows: bool = True) -> FileListing:
         """Return the files that may hold a row of a handle, with their row counts if known and requested.
@@ -264,7 +295,7 @@ class ListingCache:
     def _keep(self, handle: LakeHandle, listing: FileListing) -> None:
         rows = 0 if listing.rows is None else listing.rows.nbytes
         kept = handle.source, listing
-        self._kept.put(_make_key(handle), kept, int(listing.files.nbytes + listing.partitions.nbytes + rows))
+        self._kept.put(_make_key(handle), kept, int(listing.files.nbytes + rows))
 
 
 def _make_key(handle: LakeHandle) -> Hashable:

@@ -1,4 +1,4 @@
-"""The in-memory connector: Arrow tables that were registered with a session."""
+"""The in-memory connector: Arrow tables, and DataFrames of Spark, that were registered with a session."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tamis.errors import InvalidArgument, add_article, to_one_line
 from tamis.expr.nodes import find_columns
+from tamis.expr.sql.printer import quote_name
 from tamis.query.connectors.connector import Connector, Handle, Properties, PushedProjection, PushedRows
 from tamis.query.plan.nodes import Named, Output
 
@@ -26,25 +27,46 @@ class MemoryHandle:
     limit: int | None = None
 
 
+@dataclass(frozen=True)
+class FrameRows:
+    """A DataFrame of Spark. Queries on Spark use it as it is, others read its rows."""
+
+    frame: Any
+    schema: pa.Schema
+
+    def select(self, columns: Sequence[str], limit: int | None) -> Any:
+        """Return a DataFrame of some columns, and of at most `limit` rows."""
+        # Rows without columns have one of constants.
+        quoted = list(map(quote_name, columns)) or ["1 AS nothing"]
+        found = self.frame.selectExpr(*quoted)
+        return found if limit is None else found.limit(limit)
+
+    def read(self, columns: Sequence[str], limit: int | None) -> pa.Table:
+        """Return the rows as an Arrow table."""
+        rows = self.select(columns, limit).toArrow().select(list(columns))
+        return rows.cast(pa.schema([self.schema.field(name) for name in columns])) if columns else rows
+
+
 class MemoryConnector(Connector):
     """A connector for Arrow tables in memory."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._tables: list[pa.Table] = []
+        self._tables: list[pa.Table | FrameRows] = []
         self._handles: dict[str, MemoryHandle] = {}
         self._lock = Lock()
 
     def add(self, name: str, rows: Any) -> MemoryHandle:
         """Register anything that Arrow can read: a table, a DataFrame, a scan."""
-        table = _to_arrow_table(rows)
-        repeated = [column for column in dict.fromkeys(table.column_names) if table.column_names.count(column) > 1]
+        table = rows if isinstance(rows, FrameRows) else _to_arrow_table(rows)
+        names = table.schema.names
+        repeated = [column for column in dict.fromkeys(names) if names.count(column) > 1]
         if repeated:
             raise InvalidArgument(
                 f"{name} has several columns named {repeated[0]!r}: rename them before registering the table"
             )
         with self._lock:
-            handle = MemoryHandle(name, len(self._tables), tuple(table.column_names))
+            handle = MemoryHandle(name, len(self._tables), tuple(names))
             self._tables.append(table)
             self._handles[name.casefold()] = handle
         return handle
@@ -60,6 +82,8 @@ class MemoryConnector(Connector):
     def properties(self, handle: Handle) -> Properties:
         own = _as_memory(handle)
         table = self._tables[own.version]
+        if isinstance(table, FrameRows):
+            return Properties(rows=own.limit)
         rows = table.num_rows if own.limit is None else min(own.limit, table.num_rows)
         return Properties(rows=rows, rows_are_exact=True, bytes=table.nbytes)
 
@@ -67,6 +91,17 @@ class MemoryConnector(Connector):
         own = _as_memory(handle)
         limit = "" if own.limit is None else f", {own.limit} rows at most"
         return f"{own.name} in memory, columns {', '.join(own.columns) or 'none'}{limit}"
+
+    def find_frame(self, handle: Handle) -> Any | None:
+        """Return the DataFrame of a handle with its columns and limit; None for Arrow tables."""
+        own = _as_memory(handle)
+        table = self._tables[own.version]
+        return table.select(own.columns, own.limit) if isinstance(table, FrameRows) else None
+
+    def get_frame(self, handle: Handle) -> Any | None:
+        """Return the DataFrame that was registered; None for Arrow tables."""
+        table = self._tables[_as_memory(handle).version]
+        return table.frame if isinstance(table, FrameRows) else None
 
     def push_projection(self, handle: Handle, outputs: Sequence[Named]) -> PushedProjection | None:
         own = _as_memory(handle)
@@ -87,6 +122,9 @@ class MemoryConnector(Connector):
     def read(self, handle: Handle) -> Iterator[pa.RecordBatch]:
         own = _as_memory(handle)
         table = self._tables[own.version]
+        if isinstance(table, FrameRows):
+            yield from table.read(own.columns, own.limit).to_batches()
+            return
         # Slice before selecting: slicing a table without columns does not limit its rows.
         rows = table if own.limit is None else table.slice(0, own.limit)
         yield from rows.select(list(own.columns)).to_batches()

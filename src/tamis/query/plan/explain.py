@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tamis.errors import InvalidArgument, format_count
-from tamis.expr.nodes import Expr
 from tamis.expr.sql.printer import to_display_sql
 from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.connectors.connector import Connector
@@ -189,15 +188,11 @@ def _describe_node(node: Node, connectors: Mapping[str, Connector]) -> str:
 
 
 def _format_output(each: Named) -> str:
-    return _format_alias(_format_expr(each.expr), each.name)
+    return _format_alias(to_display_sql(each.expr), each.name)
 
 
 def _format_alias(value: str, name: str) -> str:
     return name if value in (name, f"`{name}`") else f"{value} as {name}"
-
-
-def _format_expr(expr: Expr) -> str:
-    return to_display_sql(expr)
 
 
 def _format_call(call: AggregateCall) -> str:
@@ -233,7 +228,7 @@ class HiddenHandle:
 
 
 def is_redacted(plan: Node) -> bool:
-    """Whether a plan reads a table under a policy."""
+    """Return whether a plan reads a table under a policy."""
     return any(isinstance(node, TableScan) and node.is_protected for node in walk_plan(plan))
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tamis.expr.functions.table import type_of
-from tamis.expr.nodes import Expr
+from tamis.expr.nodes import Column, Expr
 
 UNLIMITED = 2**62
 """The count of a limit that has only an offset."""
@@ -34,6 +34,11 @@ class Output:
     name: str
     type: pa.DataType | None = field(default=None, compare=False)
 
+    @property
+    def column(self) -> Column:
+        """The column by which a node above refers to this output."""
+        return Column((self.name,), self.type)
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -41,6 +46,11 @@ class Named:
 
     name: str
     expr: Expr
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Return whether it is a column under its own name."""
+        return isinstance(self.expr, Column) and self.expr.path == (self.name,)
 
 
 @dataclass(frozen=True, slots=True)

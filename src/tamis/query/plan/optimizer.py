@@ -18,6 +18,7 @@ from tamis.expr.functions.spark_semantics import is_equivalent_on_spark
 from tamis.expr.functions.table import depends_on_zone
 from tamis.expr.nodes import Expr
 from tamis.query.connectors.connector import Connector, Properties
+from tamis.query.plan.column_ids import collect_column_ids
 from tamis.query.plan.nodes import (
     Node,
     Sql,
@@ -28,7 +29,6 @@ from tamis.query.plan.nodes import (
     transform_up,
     walk_plan,
 )
-from tamis.query.plan.paths import collect_column_ids
 from tamis.query.policies.protected_reading import redact_errors
 from tamis.tuning import DEFAULT_TUNING, Tuning
 
@@ -60,6 +60,7 @@ class Context:
         return not self.has_workers or all(is_equivalent_on_spark(expr, ansi=self.is_ansi) for expr in exprs)
 
     def connector(self, name: str) -> Connector:
+        """Return the connector with a name."""
         return self.connectors[name]
 
     def properties(self, scan: TableScan) -> Properties:
@@ -82,7 +83,9 @@ class Rule(Protocol):
     """One rewrite of a plan. `explain` shows its `name`, and users switch it off by that name."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the name by which the rule is reported and switched off."""
+        ...
 
     def apply(self, node: Node, context: Context) -> Node | None:
         """Return the replacement of a node; None if the rule does not apply."""

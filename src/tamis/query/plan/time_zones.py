@@ -19,8 +19,8 @@ from tamis import types
 from tamis.errors import InvalidArgument
 from tamis.expr.datetime_text import parse_timestamp
 from tamis.expr.functions.spark_semantics import find_column_type
-from tamis.expr.functions.table import COMPARISONS, is_instant, type_of
-from tamis.expr.nodes import Call, Column, Expr, Literal, transform
+from tamis.expr.functions.table import is_comparison, is_instant, type_of
+from tamis.expr.nodes import Call, Column, Literal, Name, Unbound, replace_columns, transform
 from tamis.formats.time_travel import EPOCH
 
 _UTC_NAMES = frozenset(("utc", "etc/utc", "gmt", "etc/gmt", "z", "uct", "etc/uct", "zulu", "etc/zulu", "universal"))
@@ -85,14 +85,17 @@ def add_zone_to_literals(tree: exp.Expr, zone: tzinfo) -> bool:
     return not any(isinstance(arg, exp.Literal | exp.Cast) for call in calls for arg in call.expressions)
 
 
-def convert_to_instants(expr: Expr, columns: Mapping[str, pa.DataType | None], zone: tzinfo) -> Expr:
+def convert_to_instants(expr: Unbound, columns: Mapping[str, pa.DataType | None], zone: tzinfo) -> Unbound:
     """Convert strings and dates that are compared with instants to instants of a zone, in an unbound expression."""
 
-    def data_type(node: Expr) -> pa.DataType | None:
-        return find_column_type(node, columns) if isinstance(node, Column) else type_of(node)
+    def data_type(node: Unbound) -> pa.DataType | None:
+        if isinstance(node, Name):
+            return find_column_type(node, columns)
+        # Functions of columns are left to binding, because they may depend on the zone themselves.
+        return type_of(replace_columns(node, lambda name: Column(name.path, None)))
 
-    def convert(node: Expr) -> Expr:
-        if not isinstance(node, Call) or (node.function not in COMPARISONS and node.function != "in"):
+    def convert(node: Unbound) -> Unbound:
+        if not isinstance(node, Call) or not (is_comparison(node) or node.function == "in"):
             return node
         if not any(is_instant(data_type(arg)) for arg in node.args):
             return node

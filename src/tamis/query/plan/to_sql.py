@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from sqlglot import exp
 
 from tamis.expr.nodes import Column, Expr
@@ -34,10 +35,12 @@ from tamis.query.plan.nodes import (
     TopN,
     Union,
     Values,
+    get_expressions,
     get_outputs,
-    get_sources,
+    transform_up,
     walk_plan,
 )
+from tamis.types import type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +92,19 @@ class _Block:
 
     @property
     def is_bare(self) -> bool:
-        """Whether it only selects the columns of its source."""
+        """Return whether it only selects the columns of its source."""
         return self.is_open and not self.where
 
     @property
     def is_open(self) -> bool:
-        """Whether a WHERE can still be added."""
+        """Return whether a WHERE can still be added."""
         return not self.is_finished and self.outputs is None and self.order is None and self.limit is None
 
     def to_tree(self) -> exp.Expr:
         if self.is_finished:
             return self.source
         outputs = self.outputs if self.outputs is not None else tuple(map(_name_column, self.columns))
-        select = _select(list(outputs) or [_alias(exp.Literal.number(1), "nothing")], self.source)
+        select = _select(list(outputs) or [_write_alias(exp.Literal.number(1), "nothing")], self.source)
         if self.joins:
             select.set("joins", list(self.joins))
         if self.where:
@@ -194,17 +197,17 @@ class _TreeBuilder:
         return _Block(_make_source(block.to_tree(), f"t{self._count}"), block.columns)
 
     def _build_output(self, expr: Expr, name: str) -> exp.Expr:
-        if isinstance(expr, Column) and expr.path == (name,):
+        if Named(name, expr).is_forwarded:
             return _name_column(name)
-        return _alias(self._expression(expr), name)
+        return _write_alias(self._expression(expr), name)
 
     def _build_aggregate(self, node: Aggregate, columns: tuple[str, ...]) -> _Block:
         below = self.block(node.source)
         below = below if below.is_open else self._wrap(below)
         keys = [self._build_output(key.expr, key.name) for key in node.keys]
-        calls = [_alias(self._build_call(each), each.name) for each in node.aggregates]
+        calls = [_write_alias(self._build_call(each), each.name) for each in node.aggregates]
         # Without keys there is one group, and the query may use none of its values.
-        outputs = (*keys, *calls) or (_alias(_call("count", exp.Star()), "nothing"),)
+        outputs = (*keys, *calls) or (_write_alias(_call("count", exp.Star()), "nothing"),)
         tree = replace(below, outputs=outputs, columns=columns).to_tree()
         if node.keys:
             tree.set("group", exp.Group(expressions=[self._expression(key.expr) for key in node.keys]))
@@ -213,9 +216,12 @@ class _TreeBuilder:
     def _build_call(self, call: AggregateCall) -> exp.Expr:
         args = [self._expression(arg) for arg in call.args] or [exp.Star()]
         found = _call(call.function, *([exp.Distinct(expressions=args)] if call.distinct else args))
-        if call.filter is None:
+        if call.filter is not None:
+            found = exp.Filter(this=found, expression=exp.Where(this=self._expression(call.filter)))
+        if call.function != "sum" or call.type is None or pa.types.is_floating(call.type):
             return found
-        return exp.Filter(this=found, expression=exp.Where(this=self._expression(call.filter)))
+        # An engine may have a wider type for sums.
+        return exp.cast(found, type_name(call.type), dialect="spark")
 
     def _build_join(self, node: Join, columns: tuple[str, ...]) -> _Block:
         left, right = self.block(node.left), self.block(node.right)
@@ -259,7 +265,7 @@ class _TreeBuilder:
             if block.columns != columns:
                 names = zip(block.columns, columns, strict=True)
                 block = replace(
-                    self._wrap(block), outputs=tuple(_alias(_name_column(own), name) for own, name in names)
+                    self._wrap(block), outputs=tuple(_write_alias(_name_column(own), name) for own, name in names)
                 )
             elif block.order is not None or block.limit is not None:
                 block = self._wrap(block)
@@ -295,12 +301,12 @@ def _name_table(name: str) -> exp.Expr:
     return exp.Table(this=_quote(name))
 
 
-def _alias(value: exp.Expr, name: str) -> exp.Expr:
+def _write_alias(value: exp.Expr, name: str) -> exp.Expr:
     return exp.Alias(this=value, alias=_quote(name))
 
 
 def _rename(name: str, new: str) -> exp.Expr:
-    return _name_column(name) if name == new else _alias(_name_column(name), new)
+    return _name_column(name) if name == new else _write_alias(_name_column(name), new)
 
 
 def _call(function: str, *args: exp.Expr) -> exp.Expr:
@@ -337,95 +343,54 @@ def find_common_subplans(plan: Node) -> dict[int, int]:
     for node in walk_plan(plan):
         # A node that only filters or renames a scan streams through the engine; sharing would materialise it.
         if isinstance(node, Aggregate | Join | TopN | Limit) or is_sum_scan(node):
-            named = _Renamer().node(node)
+            named = _rename_columns(node)
             if named is not None:
                 numbers.setdefault(named, []).append(id(node))
     groups = [members for members in numbers.values() if len(members) > 1]
     return {member: number for number, members in enumerate(groups) for member in members}
 
 
-class _Renamer:
-    """Renames the columns of a subplan by their order, so that equal subplans compare equal."""
+def _rename_columns(plan: Node) -> Node | None:
+    """Return a subplan with columns renamed by their order, so that equal subplans compare equal.
 
-    def __init__(self) -> None:
-        self._names: dict[str, Column] = {}
-
-    def node(self, node: Node) -> Node | None:
-        """Return the subplan with renamed columns; None if it contains SQL text, literal rows or random values."""
-        sources = [self.node(source) for source in get_sources(node)]
-        if None in sources or isinstance(node, Sql | Values):
+    Return None if it contains SQL text, literal rows or random values.
+    """
+    for node in walk_plan(plan):
+        if isinstance(node, Sql | Values) or not all(map(is_deterministic, get_expressions(node))):
             return None
-        below = [source for source in sources if source is not None]
+    names: dict[str, Column] = {}
+
+    def name(column_id: str) -> str:
+        return names.setdefault(column_id, Column((f"c{len(names)}",), None)).path[0]
+
+    def rename(expr: Expr) -> Expr:
+        return substitute(expr, names)
+
+    def rename_named(given: Sequence[Named]) -> tuple[Named, ...]:
+        values = [rename(each.expr) for each in given]
+        return tuple(Named(name(each.name), value) for each, value in zip(given, values, strict=True))
+
+    def change(node: Node) -> Node:
         match node:
-            case TableScan():
-                return replace(node, columns=self._rename_outputs(node.columns))
-            case Union():
-                return replace(node, sources=tuple(below), columns=self._rename_outputs(node.columns))
-            case Filter(predicate=predicate):
-                return (
-                    None
-                    if (kept := self._rename_expr(predicate)) is None
-                    else replace(node, source=below[0], predicate=kept)
-                )
+            case TableScan() | Union():
+                return replace(node, columns=tuple(Output(name(each.name), each.type) for each in node.columns))
+            case Filter():
+                return replace(node, predicate=rename(node.predicate))
             case Project():
-                outputs = self._rename_named(node.outputs)
-                return None if outputs is None else replace(node, source=below[0], outputs=outputs)
+                return replace(node, outputs=rename_named(node.outputs))
             case Aggregate():
-                return self._rename_aggregate(node, below[0])
+                args = [tuple(map(rename, call.args)) for call in node.aggregates]
+                filters = [None if call.filter is None else rename(call.filter) for call in node.aggregates]
+                keys = rename_named(node.keys)
+                calls = zip(node.aggregates, args, filters, strict=True)
+                renamed = (replace(call, name=name(call.name), args=own, filter=kept) for call, own, kept in calls)
+                return Aggregate(node.source, keys, tuple(renamed))
             case Join():
-                return self._rename_join(node, below[0], below[1])
+                criteria = tuple((rename(left), rename(right)) for left, right in node.criteria)
+                return replace(node, criteria=criteria, filter=None if node.filter is None else rename(node.filter))
             case Sort() | TopN():
-                keys = self._rename_keys(node.keys)
-                return None if keys is None else replace(node, source=below[0], keys=keys)
-            case Limit():
-                return replace(node, source=below[0])
+                return replace(node, keys=tuple(replace(key, expr=rename(key.expr)) for key in node.keys))
+            case _:
+                return node
 
-    def _make_name(self, column_id: str) -> str:
-        found = self._names.setdefault(column_id, Column((f"c{len(self._names)}",)))
-        return found.path[0]
-
-    def _rename_outputs(self, outputs: Sequence[Output]) -> tuple[Output, ...]:
-        return tuple(Output(self._make_name(each.name), each.type) for each in outputs)
-
-    def _rename_expr(self, expr: Expr) -> Expr | None:
-        return substitute(expr, self._names) if is_deterministic(expr) else None
-
-    def _rename_named(self, given: Sequence[Named]) -> tuple[Named, ...] | None:
-        values = [self._rename_expr(each.expr) for each in given]
-        if None in values:
-            return None
-        pairs = zip(given, values, strict=True)
-        return tuple(Named(self._make_name(each.name), value) for each, value in pairs if value is not None)
-
-    def _rename_keys(self, keys: Sequence[SortKey]) -> tuple[SortKey, ...] | None:
-        values = [self._rename_expr(key.expr) for key in keys]
-        if None in values:
-            return None
-        return tuple(replace(key, expr=value) for key, value in zip(keys, values, strict=True) if value is not None)
-
-    def _rename_aggregate(self, node: Aggregate, source: Node) -> Node | None:
-        aggregates = []
-        for call in node.aggregates:
-            args = [self._rename_expr(arg) for arg in call.args]
-            kept = None if call.filter is None else self._rename_expr(call.filter)
-            if None in args or (kept is None) is not (call.filter is None):
-                return None
-            known = tuple(arg for arg in args if arg is not None)
-            aggregates.append(replace(call, name="", args=known, filter=kept))
-        keys = self._rename_named(node.keys)
-        if keys is None:
-            return None
-        named = [
-            replace(each, name=self._make_name(call.name))
-            for each, call in zip(aggregates, node.aggregates, strict=True)
-        ]
-        return Aggregate(source, keys, tuple(named))
-
-    def _rename_join(self, node: Join, left: Node, right: Node) -> Node | None:
-        sides = [self._rename_expr(each) for pair in node.criteria for each in pair]
-        kept = None if node.filter is None else self._rename_expr(node.filter)
-        if None in sides or (kept is None) is not (node.filter is None):
-            return None
-        known = [each for each in sides if each is not None]
-        criteria = tuple(zip(known[::2], known[1::2], strict=True))
-        return replace(node, left=left, right=right, criteria=criteria, filter=kept)
+    return transform_up(plan, change)

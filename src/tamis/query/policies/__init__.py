@@ -2,12 +2,12 @@
 
 Reading order:
 
-- `model`, `load_policies`             policies, and where they come from
-- `apply_policies`                     policies in plans
-- `reach`                              what a query may name
-- `leakproof`                          conditions that may run on hidden rows
-- `protected_table`, `protected_scan`  tables and scans under a policy
-- `protected_reading`                  their rows
+- `model`, `load_policies`  policies, and where they come from
+- `apply_policies`          policies in plans
+- `reach`                   what a query may name
+- `leakproof`               conditions that may run on hidden rows
+- `protected_table`         tables and scans under a policy
+- `protected_reading`       their rows
 """
 
 from tamis.query.policies.apply_policies import BoundPolicy, apply_policies, bind_policy

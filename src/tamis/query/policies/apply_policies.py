@@ -9,24 +9,42 @@ another. A policy that cannot be applied denies, and the error does not reveal w
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tamis.errors import AccessDenied, TamisError
+from tamis.errors import AccessDenied, InvalidArgument, TamisError
 from tamis.expr.bind import bind
-from tamis.expr.builder import col
+from tamis.expr.builder import to_name
 from tamis.expr.functions.table import type_of
 from tamis.expr.literals import cast_literal
 from tamis.expr.names import resolve
-from tamis.expr.nodes import NULL, TRUE, Call, Column, Expr, Literal, and_, transform
+from tamis.expr.nodes import (
+    NULL,
+    TRUE,
+    AnyExpr,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    Name,
+    and_,
+    split_conjuncts,
+    transform,
+)
 from tamis.expr.normalise import freeze_current_time, normalise
+from tamis.expr.sql.printer import to_display_sql
+from tamis.expr.wire.partition_filter import resolve_column
+from tamis.formats.source import HasPartitionFields, TableSource, make_table_predicate
 from tamis.query.connectors.connector import Connector
+from tamis.query.connectors.lake_handle import LakeHandle
 from tamis.query.plan.column_ids import ColumnIds, is_deterministic, substitute
 from tamis.query.plan.nodes import Filter, Named, Node, Project, TableScan
+from tamis.query.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.query.policies.model import Policies, TablePolicy
 from tamis.query.sql.trees import PRINCIPAL_FUNCTIONS
+from tamis.skipping.predicate import make_predicate, reads_partition_text
 from tamis.types import STRING, is_bytes, is_text, replace_view_types, type_from_name, type_name
 
 logger = logging.getLogger("tamis")
@@ -43,7 +61,7 @@ class BoundPolicy:
 
     @property
     def restricts(self) -> bool:
-        """Whether it hides anything."""
+        """Return whether it hides anything."""
         return self.rows != TRUE or bool(self.masks)
 
 
@@ -54,18 +72,62 @@ def apply_policies(
     connector: Connector,
     names: Sequence[str],
     doubles: Sequence[Sequence[str]] = (),
+    where: Expr = TRUE,
 ) -> Node:
     """Return a scan with the policies of its table directly above it.
 
     `names` are the table's names, first the one for messages; `doubles` are its names in databases that are the same
-    database. The scan is returned unchanged if the principal may read the whole table. Raise AccessDenied if the
-    principal may not read it.
+    database. `where` is the user's condition on the texts of partition values. Without it, the scan is returned
+    unchanged if the principal may read the whole table. Raise AccessDenied if the principal may not read it.
     """
     table = names[0]
+    schema = connector.columns(scan.handle)
+    source = scan.handle.source if isinstance(scan.handle, LakeHandle) else None
     found = None if policies is None else policies.find_policy(names, principal, doubles)
     own = _read_policy_from_connector(connector, scan, principal, table)
-    policy = bind_policy(own if found is None else found & own, connector.columns(scan.handle), table, principal)
-    return protect_scan(scan, policy, connector.columns(scan.handle)) if policy.restricts else scan
+    partitions = () if source is None else source.partition_texts
+    policy = bind_policy(own if found is None else found & own, schema, table, principal, partitions)
+    if where != TRUE:
+        _check_partition_condition(where, source, policy, table)
+        filtered = _push_into_scan(connector, scan.handle, where)
+        if filtered is None:
+            raise InvalidArgument(
+                f"{table} cannot test {to_display_sql(where)} while its files are listed: compare the text of a "
+                "partition value with other texts, or write the condition over the partition column"
+            )
+        scan = replace(scan, handle=filtered)
+    if not policy.restricts:
+        return scan
+    # Only the scan knows the texts of partition values.
+    texts = [each for each in split_conjuncts(policy.rows) if reads_partition_text(each)]
+    if texts:
+        handle = _push_into_scan(connector, scan.handle, and_(*texts))
+        if handle is None:
+            raise _make_policy_error(table, "its condition on partition values cannot be tested")
+        others = [each for each in split_conjuncts(policy.rows) if each not in texts]
+        scan, policy = replace(scan, handle=handle), replace(policy, rows=and_(*others))
+    return protect_scan(scan, policy, schema)
+
+
+def _push_into_scan(connector: Connector, handle: object, predicate: Expr) -> object | None:
+    """Return a handle of the rows for which a predicate is TRUE; None if the connector cannot test it."""
+    pushed = connector.push_filter(handle, predicate)
+    return None if pushed is None or pushed.remaining != TRUE else pushed.handle
+
+
+def _check_partition_condition(where: Expr, source: TableSource | None, policy: BoundPolicy, table: str) -> None:
+    """Raise if a table cannot test the user's condition on the texts of its partition values."""
+    if source is None:
+        raise InvalidArgument(f"{to_display_sql(where)} reads partition values, and {table} has no partitions")
+    if not policy.restricts:
+        make_table_predicate(where, source)
+        return
+    bound = make_predicate(where, source.schema, table, partition_texts=list_visible_texts(source, policy)).expr
+    if not is_leakproof(bound) or any(map(policy_may_fail, (policy.rows, *policy.masks.values()))):
+        raise InvalidArgument(
+            f"{table} is under a policy, below which {to_display_sql(where)} cannot be tested without telling what it "
+            "hides: compare the partition column itself"
+        )
 
 
 def protect_scan(scan: TableScan, policy: BoundPolicy, schema: pa.Schema) -> Node:
@@ -84,8 +146,8 @@ def protect_scan(scan: TableScan, policy: BoundPolicy, schema: pa.Schema) -> Nod
         node = Filter(node, substitute(policy.rows, raw_columns), protects=True)
     if policy.masks:
         outputs = (
-            Named(visible[name], substitute(policy.masks.get(name, Column((name,))), raw_columns))
-            for name in schema.names
+            Named(visible[name], substitute(policy.masks[name], raw_columns) if name in policy.masks else column)
+            for name, column in raw_columns.items()
         )
         node = Project(node, tuple(outputs), protects=True)
     return node
@@ -103,13 +165,30 @@ def _read_policy_from_connector(
         raise AccessDenied(f"the connector of {table} could not return its policy") from None
 
 
+def list_visible_texts(source: TableSource, policy: BoundPolicy) -> list[str]:
+    """Return the partitions whose texts do not tell the values of masked columns."""
+    if not isinstance(source, HasPartitionFields):
+        return [name for name in source.partition_texts if name not in policy.masks]
+    sources = {name: source.find_text_sources(name) for name in source.partition_texts}
+    return [name for name, columns in sources.items() if columns is not None and not policy.masks.keys() & columns]
+
+
 # --- Binding --------------------------------------------------------------------------------------------------------
 
 
-def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: str | None) -> BoundPolicy:
-    """Bind a policy to the columns of a table. Raise AccessDenied if the policy is not valid for the columns."""
+def bind_policy(
+    policy: TablePolicy, schema: pa.Schema, table: str, principal: str | None, partitions: Collection[str] = ()
+) -> BoundPolicy:
+    """Bind a policy to the columns of a table. Raise AccessDenied if the policy is not valid for the columns.
+
+    `partitions` are the names that `partition_text` takes in its row filter, for the scan of the table to bind.
+    """
+
+    def get_text(name: str) -> Expr:
+        return Call("partition_text", (Literal(resolve_column(name, partitions, table), STRING),))
+
     try:
-        rows = _bind(policy.rows, schema, principal)
+        rows = _bind(policy.rows, schema, principal, get_text)
         masks = {}
         for name, mask in policy.masks.items():
             column = resolve(_parse_column(name, schema), schema, table)
@@ -134,23 +213,23 @@ def bind_policy(policy: TablePolicy, schema: pa.Schema, table: str, principal: s
     return BoundPolicy(normalise(rows) if rows != NULL else Literal(False, TRUE.type), masks)
 
 
-def _parse_column(name: str, schema: pa.Schema) -> Column:
+def _parse_column(name: str, schema: pa.Schema) -> Name:
     """Return the column that a policy names, with or without back-ticks. A dot is part of the name if the table has
     such a column, because a mask cannot apply to a struct field."""
     if name.casefold() in map(str.casefold, schema.names):
-        return Column((name,))
-    node = col(name).node
-    assert isinstance(node, Column)
-    return node
+        return Name((name,))
+    return to_name(name)
 
 
-def _bind(expr: Expr, schema: pa.Schema, principal: str | None) -> Expr:
-    def insert_principal(node: Expr) -> Expr:
+def _bind(
+    expr: AnyExpr, schema: pa.Schema, principal: str | None, get_text: Callable[[str], Expr] | None = None
+) -> Expr:
+    def insert_principal(node: AnyExpr) -> AnyExpr:
         if isinstance(node, Call) and not node.args and node.function in PRINCIPAL_FUNCTIONS:
             return Literal(principal, STRING)
         return node
 
-    return bind(freeze_current_time(transform(expr, insert_principal)), schema)
+    return bind(freeze_current_time(transform(expr, insert_principal)), schema, get_text=get_text)
 
 
 def _cast_mask(mask: Expr, wanted: pa.DataType | None, table: str) -> Expr:

@@ -14,13 +14,11 @@ import pyarrow as pa
 
 from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import FUNCTIONS, may_call_fail, may_fail
-from tamis.expr.nodes import Call, Column, Expr, Literal, fold, walk
-
-_LOGIC = frozenset(("and", "or", "not"))
+from tamis.expr.nodes import Call, Column, Expr, Literal, fold, get_conditions, is_logic, walk
 
 
 def is_leakproof(predicate: Expr) -> bool:
-    """Whether a bound predicate can be tested on any row without revealing it.
+    """Return whether a bound predicate can be tested on any row without revealing it.
 
     >>> from tamis import types
     >>> from tamis.expr.nodes import Literal
@@ -29,13 +27,13 @@ def is_leakproof(predicate: Expr) -> bool:
     >>> is_leakproof(Call("<", (y, five))), is_leakproof(Call("<", (Call("+", (y, five)), five)))
     (True, False)
     """
-    has_leakproof_form = fold(predicate, _has_leakproof_form, _get_conditions)
+    has_leakproof_form = fold(predicate, _has_leakproof_form, get_conditions)
     # Without the types of its columns a comparison might convert a value, and fail.
     return has_leakproof_form and can_evaluate(predicate) and not may_fail(predicate)
 
 
 def policy_may_fail(expr: Expr) -> bool:
-    """Whether a row filter or a mask may fail on a value. The error would reveal hidden rows."""
+    """Return whether a row filter or a mask may fail on a value. The error would reveal hidden rows."""
     return any(may_call_fail(node) and not _is_cast_to_text(node) for node in walk(expr) if isinstance(node, Call))
 
 
@@ -47,15 +45,11 @@ def _is_cast_to_text(call: Call) -> bool:
             return False
 
 
-def _get_conditions(node: Expr) -> tuple[Expr, ...]:
-    return node.args if isinstance(node, Call) and node.function in _LOGIC else ()
-
-
 def _has_leakproof_form(node: Expr, operands: tuple[bool, ...]) -> bool:
     match node:
         case Literal(type=data_type) | Column(type=data_type):
             return data_type is not None and bool(pa.types.is_boolean(data_type) or pa.types.is_null(data_type))
-        case Call(function) if function in _LOGIC:
+        case Call() if is_logic(node):
             return all(operands)
         case Call(function, args):
             known = FUNCTIONS.get(function)

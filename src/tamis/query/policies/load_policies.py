@@ -27,8 +27,9 @@ from typing import Any
 
 from tamis.errors import InvalidArgument, TamisError, add_article, make_missing_package_error, to_one_line
 from tamis.expr.builder import Expression
-from tamis.expr.nodes import TRUE, Call, Column, Expr, Literal
+from tamis.expr.nodes import TRUE, AnyExpr, Call, Column, Literal, Name
 from tamis.expr.sql.parse import parse_sql
+from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.query.policies.model import ALLOW, DENY, EVERYBODY, GROUP, Policies, PolicyRule, TablePolicy
 
 PolicySource = str | os.PathLike[str] | Mapping[str, Any] | Callable[[str, str | None], Any] | Policies
@@ -84,7 +85,10 @@ def _parse_rule(given: object, where: str, groups: Mapping[str, frozenset[str]])
     principals = _check_names(found["principals"], f"{where}.principals")
     for name in principals:
         if name.startswith(GROUP) and name.removeprefix(GROUP) not in groups:
-            raise InvalidArgument(f"{where}.principals: there is no group {name.removeprefix(GROUP)!r}")
+            listed = ", ".join(sorted(groups)) or "none"
+            raise InvalidArgument(
+                f"{where}.principals: there is no group {name.removeprefix(GROUP)!r}. Groups: {listed}"
+            )
         if EVERYBODY in name and name != EVERYBODY:
             raise InvalidArgument(f"{where}.principals: {name!r} is not a name; '*' alone means everybody")
     return PolicyRule(principals, _parse_policy({key: found[key] for key in found if key != "principals"}, where))
@@ -101,7 +105,7 @@ def _parse_policy(given: object, where: str) -> TablePolicy:
     )
 
 
-def _parse_expression(given: object, where: str) -> Expr:
+def _parse_expression(given: object, where: str) -> AnyExpr:
     match given:
         case str():
             try:
@@ -112,7 +116,9 @@ def _parse_expression(given: object, where: str) -> Expr:
             return Literal(given, TRUE.type)
         case Expression():
             return given.node
-        case Column() | Literal() | Call():
+        case PartitionFilter():
+            return given.to_expr()
+        case Name() | Column() | Literal() | Call():
             return given
         case _:
             raise InvalidArgument(
@@ -171,18 +177,18 @@ def _from_yaml(text: str, path: Path) -> object:
         import yaml
     except ImportError as error:
         raise make_missing_package_error(
-            "a policy file in YAML", "pyyaml", otherwise=", or write it as .json"
+            "a policy file in YAML", "policies", "pyyaml", otherwise=", or write it as .json"
         ) from error
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]  # it has no types
         """Plain values without repeated keys: YAML would use the last of two rules with one name."""
 
-        def construct_check_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
             for index, key in enumerate(keys):
                 if key in keys[:index]:
                     raise InvalidArgument(f"{path}: the key {key!r} is repeated (line {node.start_mark.line + 1})")
-            return super().construct_check_mapping(node, deep)  # type: ignore[no-any-return]
+            return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
 
     try:
         return yaml.load(text, Loader)

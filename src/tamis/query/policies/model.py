@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from tamis.errors import AccessDenied, InvalidArgument
-from tamis.expr.nodes import TRUE, Expr, and_
+from tamis.expr.nodes import TRUE, AnyExpr, and_
 from tamis.io.location import Location
 
 logger = logging.getLogger("tamis")
@@ -35,8 +35,8 @@ class TablePolicy:
     Both are expressions over the raw columns, not yet bound to them.
     """
 
-    rows: Expr = TRUE
-    masks: Mapping[str, Expr] = field(default_factory=dict)
+    rows: AnyExpr = TRUE
+    masks: Mapping[str, AnyExpr] = field(default_factory=dict)
 
     def __and__(self, other: TablePolicy) -> TablePolicy:
         """Return the policy under which both hold. Two masks of one column deny: each may show what the other hides."""
@@ -134,7 +134,7 @@ class Policies:
 
 
 def _matches(entry: str, *names: str) -> bool:
-    """Whether an entry is about a table with one of these names. Case does not matter, as in SQL.
+    """Return whether an entry is about a table with one of these names. Case does not matter, as in SQL.
 
     A location includes everything below it, so that opening a part of a table does not bypass a policy.
 

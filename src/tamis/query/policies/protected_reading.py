@@ -44,7 +44,7 @@ REVEALING_ERRORS = (CorruptFile, MissingFile, PartitionLayoutError, StorageError
 
 
 def is_protected(node: Node) -> bool:
-    """Whether `read_protected_batches` reads a node: the scan of a table under a policy, or a step that applies it."""
+    """Return whether `read_protected_batches` reads a node: the scan of a protected table, or a step of its policy."""
     match node:
         case TableScan(is_protected=True):
             return True
@@ -181,7 +181,10 @@ class Projection:
         arrays = [next(computed) if column is None else column(batch) for column in self._columns]
         if not arrays:
             return batch.select([])
-        typed = [_cast(array, field.type) for array, field in zip(arrays, self._schema, strict=True)]
+        typed = [
+            array if array.type == field.type else pc.cast(array, field.type)
+            for array, field in zip(arrays, self._schema, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(typed, schema=self._schema)
 
 
@@ -196,7 +199,3 @@ def _make_reader(expr: Expr) -> Callable[[pa.RecordBatch], pa.Array]:
     if not fields:
         return lambda batch: batch.column(name)
     return lambda batch: pc.struct_field(batch.column(name), fields)
-
-
-def _cast(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return array if array.type == data_type else pc.cast(array, data_type)

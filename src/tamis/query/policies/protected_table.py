@@ -11,18 +11,232 @@ from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tamis.errors import AccessDenied, TableError, suggest_method_arguments
-from tamis.expr.nodes import TRUE
+from tamis.errors import AccessDenied, InvalidArgument, TableError, suggest_method_arguments
+from tamis.expr.functions.table import type_of
+from tamis.expr.nodes import (
+    TRUE,
+    AnyExpr,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    Name,
+    and_,
+    find_columns,
+    replace_columns,
+    split_conjuncts,
+)
 from tamis.expr.normalise import normalise
+from tamis.expr.sql.printer import to_display_sql
 from tamis.formats.source import LEVELS, HasCatalogNames, TableSource
-from tamis.query.policies.apply_policies import BoundPolicy, bind_policy
-from tamis.query.policies.model import Policies
-from tamis.query.policies.protected_reading import REVEALING_ERRORS, UNREADABLE, redact_errors
-from tamis.query.policies.protected_scan import ProtectedScan, mask_schema
-from tamis.scan.scan import ScanRequest
+from tamis.query.plan.nodes import Named
+from tamis.query.policies.apply_policies import BoundPolicy, bind_policy, list_visible_texts
+from tamis.query.policies.leakproof import is_leakproof
+from tamis.query.policies.model import Policies, TablePolicy
+from tamis.query.policies.protected_reading import (
+    REVEALING_ERRORS,
+    UNREADABLE,
+    Projection,
+    redact_errors,
+    redact_errors_of,
+)
+from tamis.scan.planning.plan import ScanPlan, describe_files
+from tamis.scan.planning.projection import Path, narrow_schema, resolve_projection
+from tamis.scan.reading.residual import Residual, check_functions
+from tamis.scan.report.report import Report
+from tamis.scan.scan import LazyScan, Scan, ScanRequest, describe_scan
+from tamis.skipping.predicate import get_partition_name, is_partition_text, make_predicate
 from tamis.table import Table, TableDescription, get_source
 from tamis.tuning import Tuning, check_tuning
+from tamis.types import STRING
+
+# --- Protected scan -------------------------------------------------------------------------------------------------
+#
+# A scan of a table under a policy: it returns visible rows, and reveals nothing else.
+
+
+REDACTED_SCAN_NOTE = "The table is under a policy: what is read of it is not shown."
+
+
+def mask_schema(schema: pa.Schema, policy: BoundPolicy) -> pa.Schema:
+    """Return the columns of a table as a principal sees them under a policy."""
+    return pa.schema(
+        [
+            field.with_type(type_of(policy.masks[field.name])) if field.name in policy.masks else field
+            for field in schema
+        ]
+    )
+
+
+@suggest_method_arguments("Scan")
+class ProtectedScan(LazyScan):
+    """A scan that applies a policy first. The user's filter sees visible rows and masked values only.
+
+    `scan_again` makes the scan of another request, under the policy of that time.
+    """
+
+    def __init__(
+        self,
+        source: TableSource,
+        policy: BoundPolicy,
+        request: ScanRequest,
+        scan_again: Callable[[ScanRequest], ProtectedScan],
+    ) -> None:
+        self._request = request
+        self._scan_again = scan_again
+        self._table = source.name
+        self._format = source.format
+        visible = mask_schema(source.schema, policy)
+        texts = list_visible_texts(source, policy)
+        predicate = make_predicate(request.where, visible, source.name, partition_texts=texts)
+        check_functions(predicate.expr, visible)
+        self._predicate = predicate
+        self._projection = resolve_projection(request.columns, visible, source.name)
+        self._schema = narrow_schema(visible, self._projection)
+        below: list[Expr] = []
+        above: list[Expr] = []
+        for conjunct in split_conjuncts(predicate.expr):
+            is_raw = all(column.path[0] not in policy.masks for column in find_columns(conjunct))
+            is_below = is_raw and is_leakproof(conjunct)
+            if not is_below and any(is_partition_text(column.path[0]) for column in find_columns(conjunct)):
+                raise InvalidArgument(
+                    f"{source.name} is under a policy, where a partition filter cannot be combined with OR with "
+                    f"conditions that are tested after it, as in {to_display_sql(conjunct)}: write the filter as SQL"
+                )
+            (below if is_below else above).append(_restore_partition_texts(conjunct))
+        self._residual = Residual(above) if above else None
+        paths = [*self._projection, *(column.path for column in find_columns(and_(*above)))]
+        self._scan = Scan(
+            source,
+            and_(policy.rows, *below),
+            _find_raw_columns(paths, policy, source.schema),
+            request.limit if not above else None,
+            request.levels,
+        )
+        self._masked = _make_masking(paths, policy, self._scan.schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the scan returns."""
+        return self._schema
+
+    def filter(self, where: object) -> ProtectedScan:
+        """Return this scan with one more filter."""
+        return self._scan_again(self._request.filter(where))
+
+    def select(self, *columns: Any) -> ProtectedScan:
+        """Return a scan of some of the columns: `scan.select("id", "address.city")`, or a list of names."""
+        return self._scan_again(self._request.select(columns, self._schema, self._table))
+
+    def limit(self, count: int) -> ProtectedScan:
+        """Return a scan of at most `count` of the visible rows."""
+        return self._scan_again(self._request.limit_rows(count))
+
+    def head(self, count: int = 5) -> ProtectedScan:
+        """Return a scan of at most `count` of the visible rows, as `limit` does."""
+        return self.limit(count)
+
+    def plan(self, depth: str = "pages") -> ScanPlan:
+        """Return the request. The plan does not show what would be read of a table under a policy."""
+        names = tuple(".".join(path) for path in self._projection)
+        report = Report(self._table, self._format, self._predicate.text, names, note=REDACTED_SCAN_NOTE)
+        nothing = pa.table(
+            {name: pa.array([], pa.string() if name == "path" else pa.int64()) for name in _FILE_COLUMNS}
+        )
+        return ScanPlan(describe_files(nothing), depth, report)
+
+    def explain(self) -> str:
+        """Return the request as text."""
+        return str(self.plan())
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the visible rows, batch by batch."""
+        remaining = self._request.limit
+        for batch in redact_errors_of(map(self._masked, self._scan.to_batches())):
+            visible = batch if self._residual is None else self._residual.filter(batch)
+            visible = _narrow_batch(visible, self._schema).slice(0, remaining)
+            if remaining is not None:
+                remaining -= visible.num_rows
+            if visible.num_rows:
+                yield visible
+            if remaining == 0:
+                return
+
+    def count(self) -> int:
+        """Return how many visible rows match."""
+        if self._residual is None:
+            with redact_errors():
+                return self._scan.count()
+        return sum(batch.num_rows for batch in self.to_batches())
+
+    def to_spark(self, spark: Any, *, reader: str = "auto") -> Any:
+        """Return the visible rows as a Spark DataFrame. They are read here: Spark's plans would show hidden files."""
+        return spark.createDataFrame(self.to_arrow())
+
+    @property
+    def report(self) -> Report | None:
+        """None: a report would describe hidden rows."""
+        return None
+
+    @property
+    def bytes_read(self) -> int:
+        """0: the number would describe hidden rows."""
+        return 0
+
+    def __repr__(self) -> str:
+        return describe_scan(self._table, self._schema, self._predicate.text, self._request.limit)
+
+    def _repr_html_(self) -> str:
+        return self.plan()._repr_html_()
+
+
+_FILE_COLUMNS = ("path", "size")
+
+
+def _restore_partition_texts(conjunct: Expr) -> Expr:
+    """Return a bound conjunct for another scan, which binds the texts of partition values itself."""
+
+    def restore(column: Column) -> Expr:
+        if is_partition_text(column.path[0]):
+            return Call("partition_text", (Literal(get_partition_name(column), STRING),))
+        return column
+
+    return replace_columns(conjunct, restore)
+
+
+def _find_raw_columns(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) -> list[Any]:
+    """Return the raw columns that a scan must read for visible ones."""
+    needed: dict[Path, None] = {}
+    for path in paths:
+        mask = policy.masks.get(path[0])
+        for raw in [path] if mask is None else [column.path for column in find_columns(mask)]:
+            needed[raw] = None
+    # Where all masks are constants, one column carries the number of rows.
+    return [Name(path, exact=True) for path in needed or [(schema.names[0],)]]
+
+
+def _make_masking(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) -> Projection:
+    """Return the projection from raw to visible columns."""
+    names = dict.fromkeys(path[0] for path in paths)
+    exprs = [policy.masks[name] if name in policy.masks else Column((name,), schema.field(name).type) for name in names]
+    visible = pa.schema([(name, type_of(expr)) for name, expr in zip(names, exprs, strict=True)])
+    return Projection([Named(*each) for each in zip(names, exprs, strict=True)], visible)
+
+
+def _narrow_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of a schema, and of structs only its fields."""
+    return pa.RecordBatch.from_arrays(
+        [_narrow_array(batch.column(each.name), each.type) for each in schema], schema=schema
+    )
+
+
+def _narrow_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if array.type == wanted or not pa.types.is_struct(wanted):
+        return array
+    inner = [_narrow_array(pc.struct_field(array, each.name), each.type) for each in wanted]
+    return pa.StructArray.from_arrays(inner, fields=list(wanted), mask=array.is_null())
 
 
 def list_policy_names(source: TableSource) -> tuple[str, ...]:
@@ -58,9 +272,14 @@ def redact_opening_errors(
             raise
         uri = os.fspath(location)
         found = policies.find_policy((uri, os.path.realpath(uri), PurePosixPath(uri).name), principal)
-        if found is None or (normalise(found.rows) == TRUE and not found.masks):
+        if found is None or (not found.masks and _keeps_all_rows(found.rows)):
             raise
         raise TableError(UNREADABLE) from None
+
+
+def _keeps_all_rows(rows: AnyExpr) -> bool:
+    """Return whether a row filter is TRUE whatever the columns of the table are."""
+    return normalise(replace_columns(rows, lambda leaf: Column(leaf.path, None))) == TRUE
 
 
 Around = Callable[[TableSource], Sequence[Sequence[str]]]
@@ -71,6 +290,10 @@ def _refuse_names(source: TableSource) -> Sequence[Sequence[str]]:
     return ()
 
 
+def _bind(policy: TablePolicy, source: TableSource, principal: str | None) -> BoundPolicy:
+    return bind_policy(policy, source.schema, source.name, principal, source.partition_texts)
+
+
 def protect_table(
     table: Table, policies: Policies | None, principal: str | None, around: Around = _refuse_names
 ) -> Table | ProtectedTable:
@@ -79,7 +302,7 @@ def protect_table(
         return table
     source = get_source(table)
     found = policies.find_policy(list_policy_names(source), principal, around(source))
-    if found is None or not bind_policy(found, table.schema, table.name, principal).restricts:
+    if found is None or not _bind(found, source, principal).restricts:
         return table
     return ProtectedTable(table, policies, principal, around)
 
@@ -168,9 +391,9 @@ class ProtectedTable:
             table = self._table.refresh()
         return ProtectedTable(table, self._policies, self._principal, self._around)
 
-    def count(self) -> int:
-        """Return how many rows are visible."""
-        return self.scan().count()
+    def count(self, where: object = None) -> int:
+        """Return how many rows are visible, or for how many of them `where` is TRUE."""
+        return self.scan(where).count()
 
     def head(self, count: int = 5) -> ProtectedScan:
         """Return a scan of at most `count` visible rows."""
@@ -196,6 +419,10 @@ class ProtectedTable:
         """Raise AccessDenied."""
         self._refuse("its files")
 
+    def verify(self, where: object = None, columns: Sequence[str] | None = None) -> NoReturn:
+        """Raise AccessDenied."""
+        self._refuse("what its levels keep")
+
     def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> NoReturn:
         """Raise AccessDenied."""
         self._refuse("its files")
@@ -204,7 +431,7 @@ class ProtectedTable:
         found = self._policies.find_policy(list_policy_names(self._source), self._principal, self._around(self._source))
         if found is None:
             return BoundPolicy()
-        return bind_policy(found, self._source.schema, self._source.name, self._principal)
+        return _bind(found, self._source, self._principal)
 
     def _refuse(self, what: str) -> NoReturn:
         raise AccessDenied(f"{self.name} is under a policy: {what} would reveal rows that it hides")

@@ -4,12 +4,12 @@ Reading order:
 
 - `trees`                         the syntax tree of a query
 - `parameters`, `table_versions`  `:name`, `?` and `VERSION AS OF`
+- `partition_conditions`          `partition_text('year') = '2024'` in a WHERE
 - `normalise_query`               one form for every query
-- `planner`, `sources`            the plan of a query; FROM and its joins
-- `scopes`                        names and expressions
-- `grouping`, `subqueries`        GROUP BY and aggregates; subqueries in expressions
+- `planner`, `sources`            the plan of a query and of its subqueries; FROM and its joins
+- `scopes`                        names and expressions; scalar functions, aggregates and generators
+- `grouping`                      GROUP BY and aggregates
 - `common_tables`, `conditions`   checks of WITH, and of the types of conditions
-- `function_kinds`                scalar functions, aggregates and generators
 - `unsupported`                   SQL that plans cannot express; it runs as text
 - `name_errors`                   errors for unknown and ambiguous names
 """

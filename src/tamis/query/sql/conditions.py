@@ -5,7 +5,7 @@
 | WHERE, ON, CASE WHEN            | all but booleans                   |
 | if(x, …), AND, OR, NOT          | all but booleans and NULL; AND, OR and NOT cast a string to a boolean |
 | bool_and, count_if, …           | numbers and times                  |
-| sum, avg, …                     | booleans and times                 |
+| sum, avg, …                     | booleans, times, lists, maps, structs |
 
 Only literals, arithmetic and columns of known types are checked.
 """
@@ -21,16 +21,24 @@ from sqlglot import exp
 
 from tamis.expr.sql.refusals import make_unsupported_syntax_error
 from tamis.query.sql.scopes import Scope, UnsupportedSql, get_name_parts
-from tamis.types import is_number, is_text
+from tamis.types import find_field_type, is_number, is_text
 
-Kind: TypeAlias = OneOf["boolean", "number", "text", "null", "time"]
+Kind: TypeAlias = OneOf["boolean", "number", "text", "null", "time", "nested"]
 
 _BOOLEAN_AGGREGATES = frozenset(("any", "some", "every", "bool_and", "bool_or", "count_if"))
 _NUMERIC_AGGREGATES = frozenset((
     "sum", "avg", "mean", "std", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "skewness",
     "kurtosis", "try_sum", "try_avg",
 ))  # fmt: skip
-_KIND_NAMES = {"number": "a number", "text": "a text", "null": "NULL", "time": "a time", "boolean": "a boolean"}
+_KIND_NAMES: dict[Kind, str] = {
+    "number": "a number", "text": "a text", "null": "NULL", "time": "a date or time", "boolean": "a boolean",
+    "nested": "a list, map or struct",
+}  # fmt: skip
+_ADVICE_FOR_AGGREGATES: dict[Kind, str] = {
+    "boolean": "Write count_if(x), or a cast",
+    "time": "Write min(x) or max(x), or aggregate a difference, as in datediff(b, a)",
+    "nested": "Aggregate a number in it, as in x[0] or x.field, or explode it first",
+}
 _ARITHMETIC = (exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
 
 
@@ -69,10 +77,10 @@ def _check_call(call: exp.Anonymous, kind: Callable[[exp.Expr], Kind | None]) ->
     elif name in _NUMERIC_AGGREGATES and len(call.expressions) == 1:
         value = call.expressions[0]
         value = value.expressions[0] if isinstance(value, exp.Distinct) else value
-        if (found := kind(value)) in ("boolean", "time"):
-            assert found is not None
+        found = kind(value)
+        if found is not None and found in _ADVICE_FOR_AGGREGATES:
             raise make_unsupported_syntax_error(
-                value, f"{call.name} takes a number, not {_KIND_NAMES[found]}", "Write count_if(x), or a cast"
+                value, f"{call.name} takes numbers, not {_KIND_NAMES[found]}", _ADVICE_FOR_AGGREGATES[found]
             )
 
 
@@ -121,13 +129,7 @@ def _find_type(column: exp.Column, scope: Scope) -> pa.DataType | None:
         found = scope.find(get_name_parts(column))
     except UnsupportedSql:
         return None
-    if found is None:
-        return None
-    data_type = found[0].type
-    for name in found[1]:
-        index = data_type.get_field_index(name) if data_type is not None and pa.types.is_struct(data_type) else -1
-        data_type = data_type.field(index).type if data_type is not None and index >= 0 else None
-    return data_type
+    return None if found is None else find_field_type(found[0].type, found[1])
 
 
 def _classify_type(data_type: pa.DataType | None) -> Kind | None:
@@ -139,7 +141,9 @@ def _classify_type(data_type: pa.DataType | None) -> Kind | None:
         return "number"
     if is_text(data_type):
         return "text"
-    return "time" if pa.types.is_date(data_type) or pa.types.is_timestamp(data_type) else None
+    if pa.types.is_date(data_type) or pa.types.is_timestamp(data_type):
+        return "time"
+    return "nested" if pa.types.is_nested(data_type) else None
 
 
 def _iter_own_nodes(select: exp.Expr) -> Iterator[exp.Expr]:

@@ -17,8 +17,15 @@ from tamis.expr.sql.refusals import AGGREGATES, make_unsupported_syntax_error
 from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.plan.column_ids import ColumnIds, is_deterministic
 from tamis.query.plan.nodes import AggregateCall, Named
-from tamis.query.sql.function_kinds import is_aggregate
-from tamis.query.sql.scopes import Field, QueryTime, Scope, UnsupportedSql, make_column_tree, make_hidden_name
+from tamis.query.sql.scopes import (
+    Field,
+    QueryTime,
+    Scope,
+    UnsupportedSql,
+    is_aggregate,
+    make_column_tree,
+    make_hidden_name,
+)
 from tamis.types import is_number
 
 
@@ -150,7 +157,7 @@ def refuse_maps(data_types: Sequence[pa.DataType | None], reason: str) -> None:
 
 
 def _infer_type(function: str, args: Sequence[Expr]) -> pa.DataType | None:
-    """Return the type that the embedded engine gives to an aggregate, if it is known."""
+    """Return the type of an aggregate, if it is known."""
     first = type_of(args[0]) if args else None
     match function:
         case "count" | "count_if":
@@ -160,7 +167,7 @@ def _infer_type(function: str, args: Sequence[Expr]) -> pa.DataType | None:
         case "sum" | "avg" if first is not None and pa.types.is_floating(first):
             return types.DOUBLE
         case "sum" if first is not None and pa.types.is_integer(first):
-            return pa.decimal128(38, 0)
+            return types.LONG
         case "sum" if first is not None and pa.types.is_decimal(first):
             return pa.decimal128(min(38, first.precision + 10), first.scale)
         case "avg" if first is not None and is_number(first):

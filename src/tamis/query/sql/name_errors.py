@@ -8,24 +8,28 @@ to decide whether to try an engine. It reports nothing for sources that only eng
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from sqlglot import exp
 
 from tamis.errors import AmbiguousColumn, ExpressionError, UnknownColumn, format_position
-from tamis.expr.names import resolve
-from tamis.expr.nodes import Call, Column, Expr
+from tamis.expr.names import refuse_quoted_names, resolve
+from tamis.expr.nodes import Call, Name, Unbound
 from tamis.expr.sql.refusals import find_position
-from tamis.expr.sql.syntax import retry_with_large_stack, to_sql_text
+from tamis.expr.sql.syntax import is_in_double_quotes, retry_with_large_stack, to_sql_text
 from tamis.query.plan.column_ids import ColumnIds
-from tamis.query.sql.function_kinds import is_known
-from tamis.query.sql.scopes import UnsupportedSql, find_references, fold_parts, is_same_name
+from tamis.query.sql.scopes import UnsupportedSql, find_references, fold_parts, is_known, is_same_name
 from tamis.query.sql.sources import Tables, get_table_parts, has_plain_name
 from tamis.query.sql.trees import has_free_star, may_have_several_columns
 
 _Fields = tuple[pa.Field, ...]
+_Commons = Mapping[str, _Fields | None]
+"""The columns of common table expressions by their folded names; None if only an engine knows them."""
+
+_TAKES_NAMES = frozenset(("date_trunc", "trunc", "date_part", "datepart", "named_struct"))
+"""Functions with an argument that is the name of a unit or a field, which a column may also have."""
 
 
 def find_name_error(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
@@ -35,6 +39,19 @@ def find_name_error(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
         names = _NameChecker(tables)
         names.query(tree, {}, None)
         return min(names.errors, key=lambda each: each[0], default=(0, None))[1]
+
+    return retry_with_large_stack(work)
+
+
+def find_quoted_name_error(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
+    """Return an error for the first text in double quotes that is the name of a column; None if there is none."""
+    if not any(map(is_in_double_quotes, tree.find_all(exp.Literal))):
+        return None
+
+    def work() -> ExpressionError | None:
+        names = _NameChecker(tables)
+        names.query(tree, {}, None)
+        return min(names.quoted, key=lambda each: each[0], default=(0, None))[1]
 
     return retry_with_large_stack(work)
 
@@ -84,10 +101,12 @@ class _NameChecker:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self.errors: list[tuple[int, ExpressionError]] = []
+        self.quoted: list[tuple[int, ExpressionError]] = []
+        """The errors for texts in double quotes that are names of columns. Spark accepts them."""
 
     # --- Queries ------------------------------------------------------------------------------------------------------
 
-    def query(self, tree: exp.Expr, commons: Mapping[str, _Fields | None], outer: _Level | None) -> _Fields | None:
+    def query(self, tree: exp.Expr, commons: _Commons, outer: _Level | None) -> _Fields | None:
         """Check the names of a query; return its columns, if they are known."""
         commons = self._check_commons(tree, commons, outer)
         match tree:
@@ -106,9 +125,7 @@ class _NameChecker:
                 self._check_names(tree.args[key], level, commons)
         return found
 
-    def _check_commons(
-        self, tree: exp.Expr, commons: Mapping[str, _Fields | None], outer: _Level | None
-    ) -> Mapping[str, _Fields | None]:
+    def _check_commons(self, tree: exp.Expr, commons: _Commons, outer: _Level | None) -> _Commons:
         clause = tree.args.get("with_")
         if clause is None:
             return commons
@@ -121,15 +138,14 @@ class _NameChecker:
                 known[name] = _rename_fields(self.query(each.this, known, outer), each.args.get("alias"))
         return known
 
-    def _check_select(
-        self, tree: exp.Select, commons: Mapping[str, _Fields | None], outer: _Level | None
-    ) -> _Fields | None:
+    def _check_select(self, tree: exp.Select, commons: _Commons, outer: _Level | None) -> _Fields | None:
         level = _Level([], outer=outer)
         if tree.args.get("from_") is not None:
             self._add_source(tree.args["from_"].this, level, commons)
         for join in tree.args.get("joins") or ():
             self._check_join(join, level, commons)
         for view in tree.args.get("laterals") or ():
+            self._check_names(view.this, level, commons)
             level.sources.append(_Source((view.alias,), None))
         if tree.args.get("pivots"):
             level.sources.append(_Source((), None))
@@ -159,12 +175,12 @@ class _NameChecker:
 
     # --- Sources ------------------------------------------------------------------------------------------------------
 
-    def _add_source(self, tree: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> None:
+    def _add_source(self, tree: exp.Expr, level: _Level, commons: _Commons) -> None:
         level.sources.append(self._make_source(tree, level, commons))
         for join in tree.args.get("joins") or ():
             self._check_join(join, level, commons)
 
-    def _check_join(self, join: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> None:
+    def _check_join(self, join: exp.Expr, level: _Level, commons: _Commons) -> None:
         before = list(level.sources)
         self._add_source(join.this, level, commons)
         after = level.sources[len(before) :]
@@ -183,7 +199,7 @@ class _NameChecker:
             # Its columns are visible in the join condition only.
             level.merged |= {each.name.casefold() for source in after for each in source.fields or ()}
 
-    def _make_source(self, tree: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> _Source:
+    def _make_source(self, tree: exp.Expr, level: _Level, commons: _Commons) -> _Source:
         alias = tree.args.get("alias")
         is_changed = any(tree.args.get(key) for key in ("pivots", "laterals"))
         match tree:
@@ -198,15 +214,13 @@ class _NameChecker:
                 fields, name, table = None, (tree.alias,), ""
         return _Source(tuple(filter(None, name)), None if is_changed else _rename_fields(fields, alias), table)
 
-    def _find_table_columns(self, parts: tuple[str, ...]) -> _Fields | None:
+    def _find_table_columns(self, parts: tuple[str, ...]) -> _Fields:
         found = self._tables.scan(parts, ColumnIds())
-        if found is None:
-            return None
         return tuple(pa.field(each.name, each.type or pa.null()) for each in found.fields)
 
     # --- Names --------------------------------------------------------------------------------------------------------
 
-    def _check_names(self, tree: exp.Expr, level: _Level, commons: Mapping[str, _Fields | None]) -> None:
+    def _check_names(self, tree: exp.Expr, level: _Level, commons: _Commons) -> None:
         stack = [tree]
         while stack:
             node = stack.pop()
@@ -216,8 +230,24 @@ class _NameChecker:
                 self._check_column(node, level)
             elif isinstance(node, exp.Star):
                 self._check_star(node, level)
+            elif is_in_double_quotes(node):
+                self._check_quoted(node, level)
+            elif isinstance(node, exp.Anonymous) and node.name.lower() in _TAKES_NAMES:
+                stack += (each for each in node.expressions if not is_in_double_quotes(each))
             else:
                 stack += node.iter_expressions()
+
+    def _check_quoted(self, text: exp.Expr, level: _Level) -> None:
+        is_key = isinstance(text.parent, exp.Group | exp.Ordered)
+        names = list(level.aliases) if is_key else []
+        around: _Level | None = level
+        while around is not None:
+            names += [each.name for source in around.sources for each in source.fields or ()]
+            around = around.outer
+        try:
+            refuse_quoted_names([Name((text.this,), position=find_position(text))], names, "query")
+        except ExpressionError as error:
+            self.quoted.append((find_position(text) or 0, error))
 
     def _check_column(self, column: exp.Column, level: _Level) -> None:
         if isinstance(column.this, exp.Star):
@@ -295,7 +325,7 @@ class _NameChecker:
         self._resolve(top, parts, list(fields.values()), display_name)
 
     def _resolve(self, top: exp.Expr, parts: Sequence[str], fields: Sequence[pa.Field], display_name: str) -> None:
-        column = Column(tuple(map(str, parts)), position=find_position(top))
+        column = Name(tuple(map(str, parts)), position=find_position(top))
         try:
             resolve(column, pa.schema(fields), display_name, "query", context=_find_comparison(top, column))
         except ExpressionError as error:
@@ -336,12 +366,12 @@ def _format_position(tree: exp.Expr) -> str:
     return "" if position is None else f" (at: query, {format_position(position)})"
 
 
-def _find_comparison(top: exp.Expr, column: Column) -> Expr | None:
+def _find_comparison(top: exp.Expr, column: Name) -> Unbound | None:
     """Return the comparison around a name, for hints: beside a string column it may be an unquoted string."""
     if not isinstance(top.parent, exp.Binary | exp.In):
         return None
     others = [each for each in top.parent.iter_expressions() if each is not top and isinstance(each, exp.Column)]
-    return Call("=", (column, *(Column((each.name,)) for each in others)))
+    return Call("=", (column, *(Name((each.name,)) for each in others)))
 
 
 def _rename_fields(fields: _Fields | None, alias: exp.Expr | None) -> _Fields | None:
@@ -354,22 +384,3 @@ def _rename_fields(fields: _Fields | None, alias: exp.Expr | None) -> _Fields | 
 def _has_column(source: _Source, parts: Sequence[str]) -> bool:
     """Return whether a source has a column of this name, qualified by the source or not."""
     return source.has(parts[0]) or (source.is_called(parts[:-1]) and source.has(parts[-1]))
-
-
-def find_quoted_columns(tree: exp.Expr, columns: Collection[str]) -> Iterator[str]:
-    """Yield the parts of a query in which a text spells a column name and can only be meant as the column.
-
-    `"region" = 'eu'` compares two texts, and `GROUP BY "region"` groups by one.
-    """
-    names = {name.casefold() for name in columns}
-    for each in tree.find_all(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.In):
-        sides = [each.this, *(each.expressions if isinstance(each, exp.In) else [each.expression])]
-        if all(isinstance(side, exp.Literal) for side in sides):
-            texts = {side.this.casefold() for side in sides if side.is_string}
-            if not texts.isdisjoint(names):
-                yield to_sql_text(each)
-    for clause in tree.find_all(exp.Group, exp.Order):
-        for item in clause.expressions:
-            key = item.this if isinstance(item, exp.Ordered) else item
-            if isinstance(key, exp.Literal) and key.is_string and key.this.casefold() in names:
-                yield to_sql_text(clause).strip()

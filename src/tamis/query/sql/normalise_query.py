@@ -27,6 +27,7 @@ from tamis.expr.sql.parse import to_expression
 from tamis.expr.sql.pipes import GENERATED
 from tamis.expr.sql.refusals import find_position, make_unsupported_syntax_error, refuse_foreign_value
 from tamis.expr.sql.syntax import to_sql_text
+from tamis.formats.source import TABLE_FORMATS
 from tamis.query.sql.common_tables import check_commons
 from tamis.query.sql.conditions import check_conditions, check_names
 from tamis.query.sql.grouping import check_positions, normalise_groups
@@ -80,6 +81,10 @@ _FOREIGN_SYNTAX: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Lock: ("Spark's SQL has no FOR UPDATE", "Remove it"),
     exp.Into: ("Spark's SQL has no SELECT INTO", "Remove it"),
 }
+
+_FILE_READERS = frozenset(("read_parquet", "parquet_scan", "delta_scan", "iceberg_scan", "read_csv", "read_csv_auto",
+                           "read_json", "read_json_auto"))  # fmt: skip
+"""DuckDB's functions that read files."""
 
 _JOIN_KINDS = frozenset(("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"))
 
@@ -137,6 +142,13 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
             "fields"
         ):
             raise make_unsupported_syntax_error(node, "Spark's PIVOT must be PIVOT (sum(x) FOR y IN (…))")
+        case exp.Table(this=exp.Anonymous() as call) if call.name.lower() in _FILE_READERS:
+            path = next((each.name for each in call.expressions if isinstance(each, exp.Literal)), "path")
+            format = next((each for each in TABLE_FORMATS if each in call.name.lower()), None)
+            by_path = "Register" if format is None else f"Write {format}.`{path}`, or register"
+            raise make_unsupported_syntax_error(
+                node, f"Spark's SQL has no {call.name}", f"{by_path} the table with c.register(name, table)"
+            )
         case exp.Table() if any(node.args.get(key) for key in ("only", "partition", "changes", "rows_from")):
             raise make_unsupported_syntax_error(node, "a table must be a plain name")
         case exp.WithinGroup() if _find_function_name(node.this) not in _ORDERED_SETS:
@@ -248,8 +260,14 @@ def _find_function_name(node: exp.Expr) -> str:
 
 
 def _check_window(window: exp.Window) -> None:
-    """Raise if the window of a percentile has an order or a frame: percentiles need whole partitions."""
+    """Raise for OVER without a window, and if the window of a percentile has an order or a frame: percentiles need
+    whole partitions."""
     name = _find_function_name(window.this)
+    if window.args.get("over") and window.args.get("alias") is None and "partition_by" not in window.args:
+        # sqlglot parses it, and prints OVER ().
+        raise make_unsupported_syntax_error(
+            window, "OVER needs a window", "Write OVER () for all rows, or OVER (PARTITION BY … ORDER BY …)"
+        )
     if name not in _WHOLE_PARTITION:
         return
     spec: exp.Expr | None = window

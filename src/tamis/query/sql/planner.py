@@ -10,7 +10,7 @@ A SELECT with unsupported SQL stays text, over plans of the tables and subquerie
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -18,13 +18,14 @@ from sqlglot import exp
 
 from tamis.errors import ExpressionError, ParseError
 from tamis.expr.functions.table import type_of
-from tamis.expr.nodes import Column, Expr
+from tamis.expr.nodes import Call, Column, Expr, and_
 from tamis.expr.sql.syntax import parse_statement, retry_with_large_stack, to_sql_text
 from tamis.query.plan.column_ids import ColumnIds, is_deterministic
 from tamis.query.plan.nodes import (
     UNLIMITED,
     Aggregate,
     Filter,
+    Join,
     Limit,
     Named,
     Node,
@@ -39,19 +40,171 @@ from tamis.query.plan.nodes import (
 )
 from tamis.query.sql.conditions import check_conditions
 from tamis.query.sql.grouping import Grouping, has_aggregates, parse_position, refuse_maps
-from tamis.query.sql.scopes import Field, QueryTime, Scope, UnsupportedSql, find_references
+from tamis.query.sql.scopes import (
+    Field,
+    QueryTime,
+    Scope,
+    UnsupportedSql,
+    find_references,
+    make_column_tree,
+    make_hidden_name,
+)
 from tamis.query.sql.sources import (
-    CommonTableExpression,
+    Commons,
     PlannedSource,
+    QueryPlanner,
     Tables,
     add_commons,
     check_clauses,
     expand_argument_stars,
     plan_from,
+    split_condition,
 )
-from tamis.query.sql.subqueries import ScalarSubqueries, add_where
-from tamis.query.sql.trees import refuse_engine_syntax
+from tamis.query.sql.trees import refuse_engine_syntax, split_conjuncts
 from tamis.query.sql.unsupported import UnsupportedSqlPlanner
+
+# --- Subqueries -----------------------------------------------------------------------------------------------------
+#
+# Unnesting of subqueries in expressions: they become joins where the meaning is the same.
+#
+#     WHERE a IN (SELECT b FROM …)                          semi join on a = b
+#     WHERE [NOT] EXISTS (SELECT … FROM t WHERE t.b = a)    semi or anti join on the conditions over both queries
+#     … > (SELECT max(b) FROM …)                            cross join with the single row of an ungrouped aggregate
+#
+# `NOT IN` is not supported: one NULL in the subquery makes it NULL for every row.
+
+
+def add_where(queries: QueryPlanner, node: Node, scope: Scope, where: exp.Expr, commons: Commons) -> Node:
+    """Add a WHERE to a node, with its subqueries as joins."""
+    plain: list[exp.Expr] = []
+    nested: list[exp.Expr] = []
+    for each in split_conjuncts(where):
+        (plain if next(each.find_all(exp.Query), None) is None else nested).append(each)
+    if not nested:
+        return Filter(node, scope.resolve_expression(where, queries.now))
+    if plain:
+        node = Filter(node, and_(*(scope.resolve_expression(each, queries.now) for each in plain)))
+    for each in nested:
+        node = _apply_condition(queries, node, scope, each, commons)
+    return node
+
+
+def _apply_condition(queries: QueryPlanner, node: Node, scope: Scope, tree: exp.Expr, commons: Commons) -> Node:
+    match tree:
+        case exp.In() if tree.args.get("query") is not None:
+            return _join_in(queries, node, scope, tree, commons)
+        case exp.Exists(this=exp.Select() as inner):
+            return _join_exists(queries, node, scope, inner, commons, is_semi=True)
+        case exp.Not(this=exp.Exists(this=exp.Select() as inner)):
+            return _join_exists(queries, node, scope, inner, commons, is_semi=False)
+    beside = ScalarSubqueries(queries, commons)
+    root = exp.Select(expressions=[tree.copy()])
+    (replaced,) = beside.replace_subqueries(root).expressions
+    condition = scope.with_fields(beside.fields).resolve_expression(replaced.unalias(), queries.now)
+    return Filter(beside.join_to(node), condition)
+
+
+def _join_in(queries: QueryPlanner, node: Node, scope: Scope, tree: exp.In, commons: Commons) -> Node:
+    inner = tree.args["query"]
+    inner = inner.this if isinstance(inner, exp.Subquery) and isinstance(inner.this, exp.Query) else inner
+    if isinstance(tree.this, exp.Tuple):
+        raise UnsupportedSql("several columns IN a subquery")
+    value = scope.resolve_expression(tree.this, queries.now)
+    planned = queries.query(inner, commons)
+    if len(planned.fields) != 1:
+        raise UnsupportedSql("IN a subquery of several columns")
+    field = planned.fields[0]
+    condition = scope.with_fields(planned.fields).bind_expression(Call("=", (value, field.value)))
+    return _make_join(node, planned.node, condition, is_semi=True)
+
+
+_SUBQUERY_CLAUSES = {"expressions", "from_", "joins", "where", "hint"}
+
+
+def _join_exists(
+    queries: QueryPlanner,
+    node: Node,
+    scope: Scope,
+    tree: exp.Select,
+    commons: Commons,
+    *,
+    is_semi: bool,
+) -> Node:
+    if any(value and key not in _SUBQUERY_CLAUSES for key, value in tree.args.items()) or has_aggregates(tree):
+        raise UnsupportedSql("EXISTS of a query that is not a plain SELECT")
+    where = tree.args.get("where")
+    if tree.args.get("from_") is None or where is None:
+        raise UnsupportedSql("EXISTS of an uncorrelated subquery")
+    inner, own = plan_from(queries, tree, commons)
+    within = own.with_outer(scope)
+    alone: list[Expr] = []
+    both: list[Expr] = []
+    for each in split_conjuncts(where.this):
+        try:
+            alone.append(own.resolve_expression(each, queries.now))
+        except UnsupportedSql:
+            both.append(within.resolve_expression(each, queries.now))
+    if not both:
+        raise UnsupportedSql("EXISTS of an uncorrelated subquery")
+    return _make_join(node, Filter(inner, and_(*alone)) if alone else inner, and_(*both), is_semi=is_semi)
+
+
+def _make_join(node: Node, inner: Node, condition: Expr, *, is_semi: bool) -> Node:
+    pairs, rest = split_condition(condition, node, inner)
+    if not pairs:
+        raise UnsupportedSql("a correlated subquery without an equality")
+    return Join(node, inner, "semi" if is_semi else "anti", tuple(pairs), and_(*rest) if rest else None)
+
+
+def _name_subquery_columns(select: exp.Select) -> None:
+    """Name columns that contain a subquery after their original text, before the subquery is replaced."""
+    for each in list(select.expressions):
+        has_name = isinstance(each, exp.Alias | exp.Aliases) or bool(each.alias)
+        if not has_name and next(each.find_all(exp.Query), None) is not None:
+            # `alias_` would set the alias of the subquery itself, which will be replaced.
+            each.replace(exp.Alias(this=each.copy(), alias=exp.to_identifier(to_sql_text(each), quoted=True)))
+
+
+class ScalarSubqueries:
+    """Scalar subqueries with exactly one row, which are cross joined to the query."""
+
+    def __init__(self, queries: QueryPlanner, commons: Commons) -> None:
+        self._queries = queries
+        self._commons = commons
+        self._planned: list[PlannedSource] = []
+        self.fields: list[Field] = []
+
+    def replace_subqueries(self, select: exp.Select) -> exp.Select:
+        """Return the SELECT with such subqueries replaced by columns in its list, HAVING and ORDER BY."""
+        parts = [*select.expressions, select.args.get("having"), select.args.get("order")]
+        if not any(part is not None and next(part.find_all(exp.Query), None) is not None for part in parts):
+            return select
+        changed = select.copy()
+        _name_subquery_columns(changed)
+        for part in (*changed.expressions, changed.args.get("having"), changed.args.get("order")):
+            for nested in [] if part is None else list(part.find_all(exp.Subquery)):
+                if nested.find_ancestor(exp.Query) is changed:
+                    nested.replace(self._replace_subquery(nested))
+        return changed
+
+    def _replace_subquery(self, nested: exp.Subquery) -> exp.Expr:
+        inner = nested.this
+        is_one_row = isinstance(inner, exp.Select) and has_aggregates(inner) and len(inner.expressions) == 1
+        if not is_one_row or any(inner.args.get(key) for key in ("group", "having", "limit", "offset", "distinct")):
+            raise UnsupportedSql("a scalar subquery that may have no row, or several")
+        if isinstance(nested.parent, exp.In | exp.Exists | exp.Any | exp.All):
+            raise UnsupportedSql("a subquery that is not a value")
+        planned = self._queries.query(inner, self._commons)
+        (field,) = planned.fields
+        name = make_hidden_name(f"value of a query, {len(self._planned)}")
+        self._planned.append(planned)
+        self.fields.append(Field(name, field.value, field.type))
+        return make_column_tree(name)
+
+    def join_to(self, node: Node) -> Node:
+        for planned in self._planned:
+            node = Join(node, planned.node, "cross")
+        return node
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +232,7 @@ def plan_query(tree: exp.Query, tables: Tables, *, now: QueryTime | None = None,
     """Plan a query. With `plain` the plan is a single SQL text over all rows of its tables, for the engine to try."""
 
     def work() -> PlannedQuery:
-        return _Planner(tables, tree, now or QueryTime(datetime.now(UTC))).whole(plain=plain)
+        return _Planner(tables, tree, now or QueryTime(datetime.now(UTC))).plan_query(plain=plain)
 
     return retry_with_large_stack(work)
 
@@ -107,7 +260,7 @@ class _Planner:
         self._rest = UnsupportedSqlPlanner(self, tree)
         self._doubts: list[ExpressionError] = []
 
-    def whole(self, *, plain: bool) -> PlannedQuery:
+    def plan_query(self, *, plain: bool) -> PlannedQuery:
         if not plain:
             try:
                 planned = self._plan_supported(self._tree, {})
@@ -136,7 +289,7 @@ class _Planner:
         if isinstance(reason.__cause__, ExpressionError):
             self._doubts.append(reason.__cause__)
 
-    def query(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+    def query(self, tree: exp.Expr, commons: Commons) -> PlannedSource:
         for attempt in (self._plan_supported, self._plan_as_text):
             try:
                 return attempt(tree, commons)
@@ -144,10 +297,10 @@ class _Planner:
                 self._record_doubt(reason)
         return self._rest.plan_as_text(tree, commons)
 
-    def _plan_as_text(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+    def _plan_as_text(self, tree: exp.Expr, commons: Commons) -> PlannedSource:
         return self._rest.plan_partial_select(tree, add_commons(tree, commons))
 
-    def _plan_supported(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+    def _plan_supported(self, tree: exp.Expr, commons: Commons) -> PlannedSource:
         commons = add_commons(tree, commons)
         match tree:
             case exp.Select():
@@ -155,7 +308,7 @@ class _Planner:
             case exp.Union() if not tree.args.get("distinct"):
                 return self._finish(tree, self._plan_union(tree, commons))
             case exp.Union():
-                return self._finish(tree, _distinct(self._plan_union(tree, commons)))
+                return self._finish(tree, _drop_duplicates(self._plan_union(tree, commons)))
             case exp.Intersect() | exp.Except():
                 return self._finish(tree, self._plan_set_difference(tree, commons))
             case exp.Subquery(this=exp.Query() as inner):
@@ -166,7 +319,7 @@ class _Planner:
 
     # --- SELECT -------------------------------------------------------------------------------------------------------
 
-    def _plan_select(self, tree: exp.Select, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+    def _plan_select(self, tree: exp.Select, commons: Commons) -> PlannedSource:
         check_clauses(tree, _SUPPORTED_CLAUSES)
         if tree.args.get("from_") is None:
             raise UnsupportedSql("no FROM")
@@ -189,7 +342,7 @@ class _Planner:
             assert value is not None
             fields.append(Field(item.label, value, type_of(value)))
         if tree.args.get("distinct") is not None:
-            return self._distinct(tree, node, fields)
+            return self._plan_distinct(tree, node, fields)
         keys = [self._plan_sort_key(each, fields, scope) for each in _get_sort_items(tree)]
         return self._add_projection(self._add_sort_and_limit(tree, node, keys), fields)
 
@@ -223,7 +376,7 @@ class _Planner:
         if kept is not None:
             node = Filter(node, kept)
         if is_distinct:
-            return self._distinct(tree, node, fields)
+            return self._plan_distinct(tree, node, fields)
         return self._add_projection(self._add_sort_and_limit(tree, node, keys), fields)
 
     def _add_grouping_keys(self, tree: exp.Select, grouping: Grouping, scope: Scope, items: Sequence[_Item]) -> None:
@@ -247,9 +400,9 @@ class _Planner:
             else:
                 grouping.add_key(self._resolve(item.tree, scope), item.label)
 
-    def _distinct(self, tree: exp.Select, node: Node, fields: Sequence[Field]) -> PlannedSource:
+    def _plan_distinct(self, tree: exp.Select, node: Node, fields: Sequence[Field]) -> PlannedSource:
         check_clauses(tree.args["distinct"], set())
-        return self._finish(tree, _distinct(self._add_projection(node, fields)))
+        return self._finish(tree, _drop_duplicates(self._add_projection(node, fields)))
 
     def _expand_items(self, tree: exp.Select, scope: Scope) -> list[_Item]:
         found: list[_Item] = []
@@ -286,8 +439,8 @@ class _Planner:
             used.add(column_id)
             outputs.append(Named(column_id, field.value))
             named.append(Field.of(field.name, column_id, field.type))
-        passed = [Named(output.name, Column((output.name,))) for output in get_outputs(node)]
-        if passed == outputs:
+        names = [output.name for output in get_outputs(node)]
+        if names == [each.name for each in outputs] and all(each.is_forwarded for each in outputs):
             return PlannedSource(node, tuple(named))
         return PlannedSource(Project(node, tuple(outputs)), tuple(named))
 
@@ -347,7 +500,7 @@ class _Planner:
 
     # --- Set operations -----------------------------------------------------------------------------------------------
 
-    def _plan_union(self, tree: exp.Union, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+    def _plan_union(self, tree: exp.Union, commons: Commons) -> PlannedSource:
         _check_set_clauses(tree)
         sources = [self.query(tree.expression, commons)]
         left = tree.this
@@ -369,9 +522,7 @@ class _Planner:
         fields = (Field.of(name, each.name, each.type) for name, each in zip(names, columns, strict=True))
         return PlannedSource(Union(nodes, tuple(columns)), tuple(fields))
 
-    def _plan_set_difference(
-        self, tree: exp.SetOperation, commons: Mapping[str, CommonTableExpression]
-    ) -> PlannedSource:
+    def _plan_set_difference(self, tree: exp.SetOperation, commons: Commons) -> PlannedSource:
         _check_set_clauses(tree)
         sides = [self.query(each, commons) for each in (tree.this, tree.expression)]
         refuse_maps([field.type for field in sides[0].fields], f"{tree.key.upper()} compares rows")
@@ -382,9 +533,9 @@ class _Planner:
         return self._rest.values(tree)
 
 
-def _distinct(planned: PlannedSource) -> PlannedSource:
+def _drop_duplicates(planned: PlannedSource) -> PlannedSource:
     refuse_maps([field.type for field in planned.fields], "DISTINCT and set operations compare rows")
-    keys = [Named(output.name, Column((output.name,), type=output.type)) for output in get_outputs(planned.node)]
+    keys = [Named(output.name, output.column) for output in get_outputs(planned.node)]
     return PlannedSource(Aggregate(planned.node, tuple(keys), ()), planned.fields)
 
 

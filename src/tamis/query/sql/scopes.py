@@ -9,21 +9,81 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 
 from tamis.errors import AmbiguousColumn, ExpressionError
 from tamis.expr.bind import bind
 from tamis.expr.functions.spark_semantics import has_spark_comparisons
-from tamis.expr.nodes import Column, Expr
+from tamis.expr.functions.table import ALIASES, FUNCTIONS, NOT_DETERMINISTIC
+from tamis.expr.nodes import AnyExpr, Column, Expr
 from tamis.expr.normalise import freeze_current_time
 from tamis.expr.sql.parse import to_expression
 from tamis.expr.sql.pipes import parse_input_column_name
+from tamis.expr.sql.refusals import AGGREGATES as _SPARK_AGGREGATES
+from tamis.query.engine import query_engine
 from tamis.query.plan.column_ids import is_deterministic, substitute
 from tamis.query.plan.time_zones import add_zone_to_literals, convert_to_instants
-from tamis.query.sql.function_kinds import is_scalar
+
+# --- Function kinds -------------------------------------------------------------------------------------------------
+#
+# Classification of SQL functions: scalar functions, aggregates, and generators.
+#
+# An unknown function may be any of these: the SQL around it is unsupported, and runs as text.
+
+
+_SQLGLOT_AGGREGATES = frozenset(
+    name.lower() for kind in exp.ALL_FUNCTIONS if issubclass(kind, exp.AggFunc) for name in kind.sql_names()
+)
+
+AGGREGATES = _SPARK_AGGREGATES - {"grouping", "grouping_id"}
+"""Aggregate functions that a plan can contain."""
+
+_NOT_SCALAR = frozenset({
+    "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple",
+    "unnest", "generate_series", "range", "variant_explode", "variant_explode_outer", "generate_subscripts",
+    "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value", "window",
+    "session_window", "window_time", "input_file_name", "input_file_block_start", "input_file_block_length",
+    "spark_partition_id", "monotonically_increasing_id",
+})  # fmt: skip
+"""Functions that return several rows, and functions whose value depends on other rows or on the position of a row."""
+
+
+def is_aggregate(name: str) -> bool:
+    return name.lower() in AGGREGATES
+
+
+def is_scalar(name: str) -> bool:
+    """Return whether a function is known to be scalar: one value for one row, independent of other rows."""
+    lowered = name.lower()
+    if lowered in _SPARK_AGGREGATES or lowered in _NOT_SCALAR:
+        return False
+    if lowered in FUNCTIONS or lowered in ALIASES or lowered in NOT_DETERMINISTIC:
+        return True
+    return lowered in _list_scalar_functions() and lowered not in _SQLGLOT_AGGREGATES
+
+
+@cache
+def _list_scalar_functions() -> frozenset[str]:
+    return frozenset(name.lower() for name in Spark.Parser.FUNCTIONS) | query_engine().list_scalar_functions()
+
+
+def is_known(name: str) -> bool:
+    """Return whether a function is known. An engine may have others."""
+    lowered = name.lower()
+    known = (
+        _list_scalar_functions(),
+        FUNCTIONS,
+        ALIASES,
+        NOT_DETERMINISTIC,
+        _SPARK_AGGREGATES,
+        _NOT_SCALAR,
+        _SQLGLOT_AGGREGATES,
+    )
+    return any(lowered in each for each in known)
 
 
 class UnsupportedSql(Exception):
@@ -149,14 +209,14 @@ class Scope:
     # --- Expressions --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _columns(self) -> dict[str, pa.DataType | None]:
+    def columns(self) -> dict[str, pa.DataType | None]:
         fields = [*self.merged, *(each for relation in self.relations for each in relation.fields)]
-        around = {} if self.outer is None else self.outer._columns
+        around = {} if self.outer is None else self.outer.columns
         return around | {each.value.path[0]: each.type for each in fields if isinstance(each.value, Column)}
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        return pa.schema([(name, data_type or pa.null()) for name, data_type in self._columns.items()])
+        return pa.schema([(name, data_type or pa.null()) for name, data_type in self.columns.items()])
 
     def resolve_expression(self, tree: exp.Expr, now: QueryTime) -> Expr:
         """Return the expression of a syntax tree, bound to the columns of the sources."""
@@ -174,18 +234,18 @@ class Scope:
                 raise UnsupportedSql("a timestamp that depends on the session time zone")
             found = freeze_current_time(to_expression(named), lambda: now.timestamp)
             if zone is not UTC:
-                found = convert_to_instants(found, self._columns, zone)
+                found = convert_to_instants(found, self.columns, zone)
         except (ExpressionError, OverflowError) as error:
             raise UnsupportedSql(str(error)) from error
         meant = substitute(found, values) if values else found
-        if now.on_spark and not has_spark_comparisons(meant, self._columns, is_utc=zone is UTC):
+        if now.on_spark and not has_spark_comparisons(meant, self.columns, is_utc=zone is UTC):
             # Binding would compare other values than Spark does.
             raise UnsupportedSql("a comparison for which Spark casts to other types")
         return self.bind_expression(meant)
 
-    def bind_expression(self, expr: Expr) -> Expr:
+    def bind_expression(self, expr: AnyExpr) -> Expr:
         """Bind an expression to the columns of the sources."""
-        typed = [name for name, data_type in self._columns.items() if data_type is not None]
+        typed = [name for name, data_type in self.columns.items() if data_type is not None]
         try:
             return bind(expr, self._schema, typed=typed)
         except ExpressionError as error:
@@ -310,7 +370,7 @@ def _name_zipped_fields(call: exp.Anonymous) -> exp.Expr:
 
 
 def is_same_name(one: str, other: str) -> bool:
-    """Whether two names are the same for Spark, which ignores case."""
+    """Return whether two names are the same for Spark, which ignores case."""
     return one.casefold() == other.casefold()
 
 

@@ -13,6 +13,7 @@ from tamis.expr.functions.table import NOT_DETERMINISTIC
 from tamis.expr.nodes import Call, Column, Expr, and_, find_columns, split_conjuncts
 from tamis.query.plan.column_ids import ColumnIds
 from tamis.query.plan.nodes import Join, JoinKind, Node, get_outputs
+from tamis.query.sql.partition_conditions import PartitionedTables
 from tamis.query.sql.scopes import Field, QueryTime, Relation, Scope, UnsupportedSql
 
 
@@ -30,12 +31,16 @@ class CommonTableExpression:
 
     tree: exp.Expr
     columns: tuple[str, ...]
-    visible_commons: Mapping[str, CommonTableExpression]
+    visible_commons: Commons
     must_run_once: bool
     """Whether it must run only once: it is recursive, or its rows vary between runs."""
 
 
-class Tables(Protocol):
+Commons = Mapping[str, CommonTableExpression]
+"""The common table expressions that a query may refer to, by their folded names."""
+
+
+class Tables(PartitionedTables, Protocol):
     """Resolves the tables of a query."""
 
     @property
@@ -45,8 +50,8 @@ class Tables(Protocol):
         """Raise AccessDenied if a query refers to something that policies forbid."""
         ...
 
-    def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource | None:
-        """Return a scan of all rows and columns of a table that the user may see; None if there is no such table."""
+    def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource:
+        """Return a scan of all rows and columns of a table that the user may see; raise TableNotFound without one."""
         ...
 
 
@@ -62,12 +67,12 @@ class QueryPlanner(Protocol):
     column_ids: ColumnIds
     now: QueryTime
 
-    def query(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource: ...
+    def query(self, tree: exp.Expr, commons: Commons) -> PlannedSource: ...
 
     def values(self, tree: exp.Values) -> PlannedSource: ...
 
 
-def add_commons(tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> Mapping[str, CommonTableExpression]:
+def add_commons(tree: exp.Expr, commons: Commons) -> Commons:
     """Return the common table expressions that are visible inside of a query."""
     clause = tree.args.get("with_")
     if clause is None:
@@ -96,20 +101,18 @@ def _is_nondeterministic(tree: exp.Expr, common: exp.CTE) -> bool:
     return is_cut or any(call.name.lower() in NOT_DETERMINISTIC for call in calls)
 
 
-def is_common(table: exp.Table, commons: Mapping[str, CommonTableExpression]) -> bool:
+def is_common(table: exp.Table, commons: Commons) -> bool:
     is_plain = isinstance(table.this, exp.Identifier) and table.args.get("db") is None
     return is_plain and table.name.casefold() in commons
 
 
-def plan_from(
-    queries: QueryPlanner, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
-) -> tuple[Node, Scope]:
+def plan_from(queries: QueryPlanner, tree: exp.Expr, commons: Commons) -> tuple[Node, Scope]:
     """Plan the FROM of a SELECT; return the plan and the scope of its columns."""
     return _plan_joins(queries, tree.args["from_"].this, tree.args.get("joins") or (), commons)
 
 
 def _plan_joins(
-    queries: QueryPlanner, first: exp.Expr, joins: Sequence[exp.Expr], commons: Mapping[str, CommonTableExpression]
+    queries: QueryPlanner, first: exp.Expr, joins: Sequence[exp.Expr], commons: Commons
 ) -> tuple[Node, Scope]:
     node, scope = _plan_source(queries, first, commons)
     has_comma = False
@@ -126,13 +129,11 @@ def _plan_joins(
 _SUPPORTED_CLAUSES = {"this", "alias", "db", "catalog", "joins"}
 
 
-def _plan_source(
-    queries: QueryPlanner, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
-) -> tuple[Node, Scope]:
+def _plan_source(queries: QueryPlanner, tree: exp.Expr, commons: Commons) -> tuple[Node, Scope]:
     check_clauses(tree, _SUPPORTED_CLAUSES if not isinstance(tree, exp.Values) else {"expressions", "alias"})
     match tree:
         case exp.Table() if has_plain_name(tree):
-            planned = _plan_table(queries, tree, commons)
+            planned = plan_table(queries, tree, commons)
             name = (tree.alias,) if tree.alias else get_table_parts(tree)
         case exp.Subquery(this=exp.Query() as query):
             planned, name = queries.query(query, commons), (tree.alias,)
@@ -166,16 +167,14 @@ def get_table_parts(table: exp.Table) -> tuple[str, ...]:
     return tuple(part.name for part in table.parts)
 
 
-def _plan_table(queries: QueryPlanner, table: exp.Table, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+def plan_table(queries: QueryPlanner, table: exp.Table, commons: Commons) -> PlannedSource:
+    """Plan a table or a common table expression."""
     if is_common(table, commons):
-        return plan_common(queries, commons[table.name.casefold()])
-    found = queries.tables.scan(get_table_parts(table), queries.column_ids)
-    if found is None:
-        raise UnsupportedSql(f"no table {'.'.join(get_table_parts(table))}")
-    return found
+        return _plan_common(queries, commons[table.name.casefold()])
+    return queries.tables.scan(get_table_parts(table), queries.column_ids)
 
 
-def plan_common(queries: QueryPlanner, common: CommonTableExpression) -> PlannedSource:
+def _plan_common(queries: QueryPlanner, common: CommonTableExpression) -> PlannedSource:
     queries.commons_planned += 1
     if common.must_run_once or queries.commons_planned > MAX_PLANNED_COMMONS:
         raise UnsupportedSql("a common table expression that must run once")
@@ -210,7 +209,7 @@ _JOIN_KINDS: dict[tuple[str, str], JoinKind] = {
 
 
 def _plan_join(
-    queries: QueryPlanner, left: Node, left_scope: Scope, join: exp.Expr, commons: Mapping[str, CommonTableExpression]
+    queries: QueryPlanner, left: Node, left_scope: Scope, join: exp.Expr, commons: Commons
 ) -> tuple[Node, Scope]:
     check_clauses(join, {"this", "on", "using", "side", "kind", "method", "hint"})
     kind = _JOIN_KINDS.get((join.args.get("side") or "", join.args.get("kind") or ""))

@@ -56,13 +56,18 @@ def move_versions_into_names(tree: exp.Expr, now: datetime) -> None:
         )
         table.set("version", None)
         table.set("when", None)
-        if not table.alias:
-            parts = tuple(part.name for part in table.parts)
-            block = table.find_ancestor(exp.Select)
-            if len(parts) > 1 and block is not None:
-                shorten_names(block, parts)
-            table.set("alias", exp.TableAlias(this=exp.to_identifier(last.name, quoted=True)))
-        table.set("this", exp.to_identifier(f"{last.name} {kind} AS OF {state}", quoted=True))
+        rename_table(table, f"{last.name} {kind} AS OF {state}")
+
+
+def rename_table(table: exp.Table, name: str) -> None:
+    """Change the last part of a table's name, in place. The query around it refers to it as before."""
+    if not table.alias:
+        parts = tuple(part.name for part in table.parts)
+        block = table.find_ancestor(exp.Select)
+        if len(parts) > 1 and block is not None:
+            shorten_names(block, parts)
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+    table.set("this", exp.to_identifier(name, quoted=True))
 
 
 def split_table_state(name: str) -> tuple[str, TableState] | None:

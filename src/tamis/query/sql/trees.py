@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator
 from sqlglot import exp
 
 from tamis.errors import ParseError
-from tamis.expr.sql.refusals import find_position
+from tamis.expr.sql.refusals import WINDOW_FUNCTIONS, find_position
 from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.sql.scopes import find_references
 
 
 def refuse_engine_syntax(tree: exp.Expr) -> None:
-    """Raise ParseError for syntax that the embedded engine accepts with another meaning.
+    """Raise ParseError for a window function without OVER, and for what the embedded engine would understand otherwise.
 
     DuckDB rounds a fractional LIMIT, and its COLUMNS would expand to the columns that the pruned scan returns.
     """
@@ -21,6 +21,15 @@ def refuse_engine_syntax(tree: exp.Expr) -> None:
         if isinstance(call, exp.Columns) or call.name.casefold() == "columns":
             hint = "Name the columns, or write *"
             raise ParseError("unknown function COLUMNS", position=find_position(call), hint=hint)
+    for call in tree.find_all(exp.Anonymous):
+        above = call.parent
+        while isinstance(above, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+            above = above.parent
+        if call.name.casefold() in WINDOW_FUNCTIONS and not isinstance(above, exp.Window):
+            raise ParseError(
+                f"the window function {call.name}() requires an OVER clause", position=find_position(call),
+                hint=f"Write {to_sql_text(call)} OVER (ORDER BY …)",
+            )  # fmt: skip
     for node in tree.find_all(exp.Limit, exp.Offset):
         given = node.expression
         is_number = isinstance(given, exp.Literal) and given.name.isdecimal() and int(given.name) < 2**63

@@ -19,7 +19,6 @@ from functools import cached_property
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis.errors import TableNotFound
 from tamis.expr.functions.table import may_fail
 from tamis.expr.nodes import Column, Expr, and_
 from tamis.expr.sql.syntax import to_sql_text
@@ -36,14 +35,14 @@ from tamis.query.sql.scopes import (
     refuse_case_collisions,
 )
 from tamis.query.sql.sources import (
-    CommonTableExpression,
+    Commons,
     PlannedSource,
     QueryPlanner,
     get_table_parts,
     has_plain_name,
     is_common,
-    plan_common,
     plan_from,
+    plan_table,
 )
 from tamis.query.sql.trees import (
     find_filterable_tables,
@@ -65,6 +64,8 @@ class _Inputs:
     """The names in the whole query, which must not be among the generated names."""
     generated_names: list[str]
     """All names generated for the query."""
+    is_plain: bool = False
+    """Whether each table is read as it is, without conditions, and no subquery is planned on its own."""
     found: list[tuple[str, Node]] = field(default_factory=list)
 
     def add(self, node: Node) -> exp.Table:
@@ -99,16 +100,16 @@ class UnsupportedSqlPlanner:
     # --- Blocks -------------------------------------------------------------------------------------------------------
 
     def rewrite(
-        self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression], *, plain: bool = False
+        self, tree: exp.Expr, commons: Commons, *, plain: bool = False
     ) -> tuple[exp.Expr, tuple[tuple[str, Node], ...]]:
         """Return the tree of a query over inputs, and the plans that it reads from."""
         root = exp.Paren(this=tree.copy())
-        inputs = self._make_inputs()
-        self._rewrite(root.this, commons, {}, inputs, plain=plain)
+        inputs = _Inputs(self._mentioned_names, self._generated_names, plain)
+        self._rewrite(root.this, commons, {}, inputs)
         return root.this.pop(), tuple(inputs.found)
 
     def make_partial_select(
-        self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]
+        self, tree: exp.Expr, commons: Commons
     ) -> tuple[exp.Expr, tuple[tuple[str, Node], ...], tuple[str, ...]]:
         """Return a SELECT over one plan of its FROM and WHERE, the plan, and the names of the plan's columns."""
         inputs = self._make_inputs()
@@ -117,11 +118,11 @@ class UnsupportedSqlPlanner:
         found = make_partial_select(self._queries, tree, commons, table)
         return found.tree, ((table.name, found.node),), found.names
 
-    def plan_partial_select(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+    def plan_partial_select(self, tree: exp.Expr, commons: Commons) -> PlannedSource:
         """Return the result of `make_partial_select` as a node."""
         return self._wrap(*self.make_partial_select(tree, commons))
 
-    def plan_as_text(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
+    def plan_as_text(self, tree: exp.Expr, commons: Commons) -> PlannedSource:
         """Return a query as a node; raise `UnsupportedSql` if the names of its columns are unknown."""
         names = self.names(tree)
         if not self._is_closed(tree, commons):
@@ -163,7 +164,7 @@ class UnsupportedSqlPlanner:
     def _make_inputs(self) -> _Inputs:
         return _Inputs(self._mentioned_names, self._generated_names)
 
-    def _is_closed(self, tree: exp.Expr, commons: Mapping[str, CommonTableExpression]) -> bool:
+    def _is_closed(self, tree: exp.Expr, commons: Commons) -> bool:
         """Return whether a query uses only names of its own sources. If the answer is wrong, the engine reports it."""
         tables = list(tree.find_all(exp.Table))
         aliases = list(tree.find_all(exp.TableAlias))
@@ -177,7 +178,7 @@ class UnsupportedSqlPlanner:
                 # Its column names are not resolved here.
                 has_known_columns = False
             elif has_plain_name(table):
-                inner |= {each.name.casefold() for each in self._plan_source(table, commons).fields}
+                inner |= {each.name.casefold() for each in plan_table(self._queries, table, commons).fields}
         return all(
             parts[0].casefold() in inner or (len(parts) == 1 and not has_known_columns)
             for _, parts in find_references(tree)
@@ -197,26 +198,12 @@ class UnsupportedSqlPlanner:
                 raise UnsupportedSql("names that the engine gives")
             if may_have_several_columns(each):
                 raise UnsupportedSql("columns of a function")
-            match each:
-                case exp.Alias() | exp.Column():
-                    names.append(each.alias or each.name)
-                case exp.Dot(expression=exp.Identifier() as last):
-                    names.append(last.name)
-                case _:
-                    names.append(to_sql_text(each))
+            names.append(_name_item(each))
         return names
 
     # --- Text ---------------------------------------------------------------------------------------------------------
 
-    def _rewrite(
-        self,
-        tree: exp.Expr,
-        commons: Mapping[str, CommonTableExpression],
-        kept: Mapping[str, str],
-        inputs: _Inputs,
-        *,
-        plain: bool,
-    ) -> None:
+    def _rewrite(self, tree: exp.Expr, commons: Commons, kept: Mapping[str, str], inputs: _Inputs) -> None:
         """Replace tables and subqueries by inputs. `kept` maps the common table expressions of the text to new names.
 
         No table has such a name, so an engine cannot confuse them with one.
@@ -225,30 +212,22 @@ class UnsupportedSqlPlanner:
         for each in [] if clause is None else clause.expressions:
             and_itself = {**kept, each.alias.casefold(): inputs.name_of_common()}
             is_recursive = each.parent.recursive
-            self._rewrite_nested(each.this, commons, and_itself if is_recursive else kept, inputs, plain=plain)
+            self._rewrite_nested(each.this, commons, and_itself if is_recursive else kept, inputs)
             kept = and_itself
             alias = each.args["alias"]
             alias.set("this", exp.to_identifier(kept[each.alias.casefold()], quoted=True))
         tables, nested = split_block(tree)
         for query in nested:
-            self._rewrite_nested(query, commons, kept, inputs, plain=plain)
-        conditions = {} if plain else self._find_conditions(tree, tables, commons, kept)
+            self._rewrite_nested(query, commons, kept, inputs)
+        conditions = {} if inputs.is_plain else self._find_conditions(tree, tables, commons, kept)
         for table in tables:
             if table.args.get("db") is not None and not table.alias and has_plain_name(table):
                 shorten_names(tree, get_table_parts(table))
-            self._replace_table(table, commons, kept, inputs, conditions.get(id(table)), plain=plain)
+            self._replace_table(table, commons, kept, inputs, conditions.get(id(table)))
 
-    def _rewrite_nested(
-        self,
-        query: exp.Expr,
-        commons: Mapping[str, CommonTableExpression],
-        kept: Mapping[str, str],
-        inputs: _Inputs,
-        *,
-        plain: bool,
-    ) -> None:
+    def _rewrite_nested(self, query: exp.Expr, commons: Commons, kept: Mapping[str, str], inputs: _Inputs) -> None:
         uses_text = any(table.name.casefold() in kept for table in query.find_all(exp.Table))
-        if not plain and not uses_text:
+        if not inputs.is_plain and not uses_text:
             try:
                 planned = self._queries.query(query, commons)
             except UnsupportedSql:
@@ -258,17 +237,10 @@ class UnsupportedSqlPlanner:
                 return
         if commons:
             commons = {name: each for name, each in commons.items() if name not in kept}
-        self._rewrite(query, commons, kept, inputs, plain=plain)
+        self._rewrite(query, commons, kept, inputs)
 
     def _replace_table(
-        self,
-        table: exp.Table,
-        commons: Mapping[str, CommonTableExpression],
-        kept: Mapping[str, str],
-        inputs: _Inputs,
-        condition: _Condition | None,
-        *,
-        plain: bool,
+        self, table: exp.Table, commons: Commons, kept: Mapping[str, str], inputs: _Inputs, condition: _Condition | None
     ) -> None:
         if not has_plain_name(table):
             return
@@ -280,9 +252,9 @@ class UnsupportedSqlPlanner:
         if condition is not None:
             planned, predicate = condition.planned, condition.predicate
         else:
-            planned, predicate = self._plan_source(table, commons), None
+            planned, predicate = plan_table(self._queries, table, commons), None
         node = planned.node if predicate is None else Filter(planned.node, predicate)
-        fields = planned.fields if plain or self._needs_all else self._drop_unmentioned(planned.fields)
+        fields = planned.fields if inputs.is_plain or self._needs_all else self._drop_unmentioned(planned.fields)
         refuse_case_collisions(fields)
         if len(fields) < len(planned.fields):
             node = Project(node, tuple(Named(_get_column_id(each), each.value) for each in fields))
@@ -297,16 +269,6 @@ class UnsupportedSqlPlanner:
             replaced.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
         table.replace(replaced)
 
-    def _plan_source(self, table: exp.Table, commons: Mapping[str, CommonTableExpression]) -> PlannedSource:
-        if is_common(table, commons):
-            return plan_common(self._queries, commons[table.name.casefold()])
-        found = self._queries.tables.scan(get_table_parts(table), self._queries.column_ids)
-        if found is None:
-            raise TableNotFound(
-                f"no table {'.'.join(get_table_parts(table))!r}: register it with c.register(name, table)"
-            )
-        return found
-
     # --- Columns and conditions of tables -----------------------------------------------------------------------------
 
     @cached_property
@@ -315,7 +277,7 @@ class UnsupportedSqlPlanner:
 
     @cached_property
     def _needs_all(self) -> bool:
-        """Whether the query may read columns that it does not mention."""
+        """Return whether the query may read columns that it does not mention."""
         statement = self._statement
         return (
             has_free_star(statement)
@@ -339,11 +301,7 @@ class UnsupportedSqlPlanner:
         return tuple(each for each in fields if each.name.casefold() in self._mentioned_names)
 
     def _find_conditions(
-        self,
-        tree: exp.Expr,
-        tables: Sequence[exp.Table],
-        commons: Mapping[str, CommonTableExpression],
-        kept: Mapping[str, str],
+        self, tree: exp.Expr, tables: Sequence[exp.Table], commons: Commons, kept: Mapping[str, str]
     ) -> dict[int, _Condition]:
         """Return for each table of a SELECT the conditions of WHERE on that table alone."""
         where = tree.args.get("where")
@@ -358,7 +316,7 @@ class UnsupportedSqlPlanner:
                 continue
             if not has_plain_name(table):
                 continue  # a table function
-            planned = self._plan_source(table, commons)
+            planned = plan_table(self._queries, table, commons)
             name = (table.alias,) if table.alias else get_table_parts(table)
             scopes[id(table)] = planned, Relation(name, planned.fields)
         together = Scope(tuple(relation for _, relation in scopes.values()))
@@ -466,9 +424,7 @@ _TEXT_CLAUSES = {"expressions", "hint", "distinct", "group", "having", "qualify"
 _PLANNED_CLAUSES = {"from_", "joins", "where", "with_"}
 
 
-def make_partial_select(
-    queries: QueryPlanner, tree: exp.Expr, commons: Mapping[str, CommonTableExpression], table: exp.Table
-) -> PartialSelect:
+def make_partial_select(queries: QueryPlanner, tree: exp.Expr, commons: Commons, table: exp.Table) -> PartialSelect:
     """Return a SELECT as text over `table`, which is the plan of its FROM and WHERE."""
     if not isinstance(tree, exp.Select) or tree.args.get("from_") is None:
         raise UnsupportedSql("no SELECT over tables")
@@ -506,6 +462,17 @@ def _add_filter(queries: QueryPlanner, node: Node, scope: Scope, tree: exp.Selec
     return (Filter(node, and_(*known)) if known else node), others
 
 
+def _name_item(item: exp.Expr) -> str:
+    """Return the name of an item of a SELECT list."""
+    match item:
+        case exp.Alias() | exp.Column():
+            return item.alias or item.name
+        case exp.Dot(expression=exp.Identifier() as last):
+            return last.name
+        case _:
+            return to_sql_text(item)
+
+
 def _expand_stars(select: exp.Select, scope: Scope) -> list[str]:
     """Expand the stars of a SELECT, and return the names of all its columns."""
     found: list[exp.Expr] = []
@@ -525,14 +492,8 @@ def _expand_stars(select: exp.Select, scope: Scope) -> list[str]:
                 raise UnsupportedSql("several names for one expression")
             case _ if has_free_star(each) or may_have_several_columns(each):
                 raise UnsupportedSql("names that the engine gives")
-            case exp.Alias() | exp.Column():
-                names.append(each.alias or each.name)
-                found.append(each)
-            case exp.Dot(expression=exp.Identifier() as last):
-                names.append(last.name)
-                found.append(each)
             case _:
-                names.append(to_sql_text(each))
+                names.append(_name_item(each))
                 found.append(each)
         for item in fields:
             match item.value:
@@ -572,7 +533,7 @@ def _replace_names(select: exp.Select, scope: Scope) -> dict[str, Expr]:
         assert column is not None
         if column.args.get("table") == _MARK:
             column_id = column.name
-            used[column_id] = Column((column_id,))
+            used[column_id] = Column((column_id,), scope.columns.get(column_id))
             column.set("table", None)
             continue
         is_alias = len(parts) == 1 and parts[0].casefold() in aliases

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.nodes import FALSE, Column
-from tamis.formats.source import FileListing
+from tamis.formats.source import FileListing, has_deleted_rows
 from tamis.io.listing import check_unchanged
 from tamis.scan.aggregation.measures import Measure, PartialResults, needs_rows
 from tamis.scan.aggregation.metadata_answers import MetadataAnswers
@@ -41,7 +41,6 @@ from tamis.scan.planning.slices import SlicePlanner
 from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.reading.run import Run, check_files
-from tamis.skipping.metadata import ROW_COUNT, metadata_names
 
 Bits = npt.NDArray[np.bool_]
 
@@ -49,6 +48,16 @@ Bits = npt.NDArray[np.bool_]
 def aggregate(planner: ScanPlanner, keys: Sequence[Column], measures: Sequence[Measure]) -> pa.Table:
     """Return the measures of the matching rows by keys: columns `k0`, … and `m0`, …; one row if there are no keys."""
     return _Aggregator(planner, PartialResults(tuple(keys), tuple(measures))).run()
+
+
+def answer_whole_files(
+    planner: ScanPlanner, keys: Sequence[Column], measures: Sequence[Measure]
+) -> tuple[pa.Table, FileListing]:
+    """Return the measures of the files that metadata answers for, and the files whose rows an engine must read.
+
+    The result has the columns of `aggregate`. Footers are read only if the format's statistics leave few files.
+    """
+    return _Aggregator(planner, PartialResults(tuple(keys), tuple(measures))).answer_whole_files()
 
 
 @dataclass(frozen=True)
@@ -64,10 +73,10 @@ class _Aggregator:
     def __init__(self, planner: ScanPlanner, partials: PartialResults) -> None:
         self._planner = planner
         self._partials = partials
-        asked = [measure.column for measure in partials.measures if measure.column is not None]
-        self._measured = tuple(dict.fromkeys(asked))
-        read: tuple[Path, ...] = tuple(dict.fromkeys(column.path for column in (*partials.keys, *self._measured)))
-        self._projection = read
+        measured = [measure.column for measure in partials.measures if measure.column is not None]
+        self._columns = tuple(dict.fromkeys((*partials.keys, *measured)))
+        """The keys too: a file may store an identity column with more than one value."""
+        self._projection: tuple[Path, ...] = tuple(dict.fromkeys(column.path for column in self._columns))
         self._needs_rows = needs_rows(partials.measures, planner.source.partition_columns)
         self._found: list[pa.Table] = []
         self._may_skip = (
@@ -77,8 +86,7 @@ class _Aggregator:
     def run(self) -> pa.Table:
         planner = self._planner
         with planner.name_version_of_missing_file():
-            measured = self._measured
-            listing = _list_all_files(planner) if self._needs_rows else planner.list_with_statistics(measured)
+            listing = _list_all_files(planner) if self._needs_rows else planner.list_with_statistics(self._columns)
             listing = listing.require(path[0] for path in self._projection)
             run = Run(planner, self._projection, listing)
             run.reduced_by = ["aggregation"]
@@ -93,6 +101,18 @@ class _Aggregator:
                 run.finish()
         return self._partials.finish(self._partials.merge(self._found))
 
+    def answer_whole_files(self) -> tuple[pa.Table, FileListing]:
+        planner = self._planner
+        with planner.name_version_of_missing_file():
+            listing = planner.list_with_statistics(self._columns)
+            listing = listing.require(path[0] for path in self._projection)
+            rest = self._answer_files(listing)
+            if self._may_skip and rest.files.num_rows:
+                rest = self._drop_beaten(rest)
+            if 0 < rest.files.num_rows <= planner.storage.tuning.spark_max_footers:
+                rest = self._answer_by_footers(rest)
+        return self._partials.finish(self._partials.merge(self._found)), rest
+
     # --- Files -----------------------------------------------------------------------------------------------------
 
     def _answer_files(self, listing: FileListing) -> FileListing:
@@ -100,23 +120,16 @@ class _Aggregator:
         count = listing.files.num_rows
         if not count:
             return listing
-        units = self._file_units(listing)
+        units = MetadataAnswers.of_files(listing, self._columns)
         is_answered = self._answer(units, listing.fully_matched, listing, np.arange(count))
         order = units.sort_best_first(self._partials.measures) if self._may_skip else np.arange(count)
         return _take_files(listing, order[~is_answered[order]])
 
     def _drop_beaten(self, listing: FileListing) -> FileListing:
         """Return the files that may still change the best values."""
-        beaten = self._file_units(listing).cannot_change(self._partials.measures, self._find_best_values())
-        return _take_files(listing, np.flatnonzero(~beaten))
-
-    def _file_units(self, listing: FileListing) -> MetadataAnswers:
-        files = listing.files
-        rows = pa.nulls(files.num_rows, types.LONG) if listing.rows is None else listing.rows
-        return MetadataAnswers(
-            rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows,
-            read_file_metadata(listing, self._measured),
-            self._find_constants(listing, np.arange(files.num_rows)),
+        units = MetadataAnswers.of_files(listing, self._columns)
+        return _take_files(
+            listing, np.flatnonzero(~units.cannot_change(self._partials.measures, self._find_best_values()))
         )
 
     # --- Row groups ------------------------------------------------------------------------------------------------
@@ -143,20 +156,31 @@ class _Aggregator:
         units = row_groups.units
         left = self._planner.exclude_deleted_rows(listing.files, row_groups)
         rows = _count_rows_left(row_groups, left)
-        metadata = {name: row_groups.metadata.column(name) for name in row_groups.metadata.schema.names}
-        known = MetadataAnswers(pa.array(rows), metadata, self._find_constants(listing, units.file))
+        known = MetadataAnswers.of_row_groups(listing, row_groups, self._columns, rows)
         matched: Bits = ~np.any(row_groups.residual, axis=1)
         is_answered = self._answer(known, matched, listing, units.file) | (rows == 0)
         run.add_answered_rows(int(rows[is_answered].sum()))
         rest = ~is_answered
         kept = _filter_row_groups(row_groups, rest)
-        return _Boundary(listing, kept, _filter_units(known, rest))
+        return _Boundary(listing, kept, known.filter(rest))
+
+    def _answer_by_footers(self, rest: FileListing) -> FileListing:
+        """Return the files with a row group that footers cannot answer for."""
+        row_groups = self._slice_planner.plan_row_groups(rest)
+        files = row_groups.units.file
+        known = MetadataAnswers.of_row_groups(rest, row_groups, self._columns)
+        keys, answers, is_answered = self._find_answers(known, ~np.any(row_groups.residual, axis=1))
+        is_left = np.zeros(rest.files.num_rows, bool)
+        is_left[files[~is_answered]] = True
+        is_left |= has_deleted_rows(rest.files)
+        self._add_answers(known, keys, answers, ~is_left[files], rest, files)
+        return _take_files(rest, np.flatnonzero(is_left))
 
     @cached_property
     def _slice_planner(self) -> SlicePlanner:
         # Without the index, which may have less metadata of the columns than footers.
         planner = self._planner.get_slice_planner(self._projection, to_pages=True)
-        return replace(planner, with_statistics=self._measured, index=None)
+        return replace(planner, with_statistics=self._columns, index=None)
 
     # --- Rows ------------------------------------------------------------------------------------------------------
 
@@ -192,7 +216,7 @@ class _Aggregator:
         for level in below:
             run.add_level(level)
         left = self._planner.exclude_deleted_rows(listing.files, narrowed)
-        yield from PlannedFiles(listing.files, listing.partitions, left, below).tasks()
+        yield from PlannedFiles(listing.files, left, below).tasks()
 
     # --- Answers ---------------------------------------------------------------------------------------------------
 
@@ -200,40 +224,47 @@ class _Aggregator:
         self, units: MetadataAnswers, matched: Bits, listing: FileListing, files: npt.NDArray[np.int64]
     ) -> Bits:
         """Add the results of fully matched units that metadata answers for, and return which units these are."""
+        keys, answers, is_answered = self._find_answers(units, matched)
+        self._add_answers(units, keys, answers, is_answered, listing, files)
+        return is_answered
+
+    def _find_answers(
+        self, units: MetadataAnswers, matched: Bits
+    ) -> tuple[list[pa.Array], list[dict[str, pa.Array]], Bits]:
+        """Return the keys and measures of units, and the units for which they are the answer."""
         is_answered: Bits = matched & np.asarray(units.rows.is_valid(), bool)
         keys = []
         for key in self._partials.keys:
-            values, is_constant = listing.read_constants(key, files)
-            # A column may have been widened after its partition value was recorded.
-            has_type = values.type == key.type
-            keys.append(values if has_type else pa.nulls(len(files), key.type))
-            is_answered = is_answered & is_constant & has_type
+            values, is_constant = units.find_constant(key)
+            keys.append(values)
+            is_answered = is_answered & is_constant
         answers = []
         for measure in self._partials.measures:
             answer, is_known = units.answer(measure)
             answers.append(answer)
             is_answered = is_answered & is_known
-        if is_answered.any():
-            check_unchanged(self._planner.storage, listing.files.take(pa.array(np.unique(files[is_answered]))))
-            chosen = pa.array(is_answered)
-            self._found.append(
-                self._partials.from_units(
-                    [values.filter(chosen) for values in keys],
-                    units.rows.filter(chosen),
-                    [{name: values.filter(chosen) for name, values in answer.items()} for answer in answers],
-                )
-            )
-        return is_answered
+        return keys, answers, is_answered
 
-    def _find_constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
-        """Return the measured columns that are constant in each file."""
-        indices = pa.array(files)
-        partitions = listing.partitions
-        return {
-            column: partitions[column.path[0]].combine_chunks().take(indices)
-            for column in self._measured
-            if column.path[0] in partitions.column_names
-        }
+    def _add_answers(
+        self,
+        units: MetadataAnswers,
+        keys: Sequence[pa.Array],
+        answers: Sequence[dict[str, pa.Array]],
+        chosen: Bits,
+        listing: FileListing,
+        files: npt.NDArray[np.int64],
+    ) -> None:
+        if not chosen.any():
+            return
+        check_unchanged(self._planner.storage, listing.files.take(pa.array(np.unique(files[chosen]))))
+        mask = pa.array(chosen)
+        self._found.append(
+            self._partials.from_units(
+                [values.filter(mask) for values in keys],
+                units.rows.filter(mask),
+                [{name: values.filter(mask) for name, values in answer.items()} for answer in answers],
+            )
+        )
 
     def _find_best_values(self) -> list[pa.Scalar]:
         """Return the best value of each measure so far."""
@@ -246,15 +277,6 @@ class _Aggregator:
 def _list_all_files(planner: ScanPlanner) -> FileListing:
     listing = planner.unchecked_listing
     return listing.slice(0, 0) if planner.predicate.expr == FALSE else listing
-
-
-def read_file_metadata(listing: FileListing, columns: Sequence[Column]) -> dict[str, pa.Array]:
-    """Return a format's statistics of columns in files, in the layout of `tamis.skipping.metadata`."""
-    files = listing.files
-    found = {name: files[name].combine_chunks() for name in metadata_names(columns, files.column_names)}
-    if found:
-        found[ROW_COUNT.name] = files["num_records"].combine_chunks()
-    return found
 
 
 def _take_files(listing: FileListing, files: npt.NDArray[np.int64]) -> FileListing:
@@ -278,13 +300,4 @@ def _filter_row_groups(row_groups: RowGroups, chosen: Bits) -> RowGroups:
         units=row_groups.units.take(chosen),
         residual=row_groups.residual[chosen],
         metadata=row_groups.metadata.filter(pa.array(chosen)),
-    )
-
-
-def _filter_units(units: MetadataAnswers, chosen: Bits) -> MetadataAnswers:
-    mask = pa.array(chosen)
-    return MetadataAnswers(
-        units.rows.filter(mask),
-        {name: values.filter(mask) for name, values in units.metadata.items()},
-        {column: values.filter(mask) for column, values in units.constants.items()},
     )

@@ -24,8 +24,10 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.nodes import Column
+from tamis.formats.source import FileListing
 from tamis.scan.aggregation.measures import Measure
-from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.scan.planning.row_groups import RowGroups
+from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_name, metadata_names
 
 Bits = npt.NDArray[np.bool_]
 
@@ -43,6 +45,40 @@ class MetadataAnswers:
     constants: Mapping[Column, pa.Array] = field(default_factory=dict)
     """The values of columns that are constant in each unit, such as partition columns; deletes do not change them."""
 
+    @staticmethod
+    def of_files(listing: FileListing, columns: Sequence[Column]) -> MetadataAnswers:
+        """Return what the metadata of a format says about columns in files."""
+        files, rows = listing.files, listing.rows
+        metadata = {name: files[name].combine_chunks() for name in metadata_names(columns, files.column_names)}
+        if metadata:
+            metadata[ROW_COUNT.name] = files["num_records"].combine_chunks()
+        rows = pa.nulls(len(files), types.LONG) if rows is None else rows
+        rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+        return MetadataAnswers(rows, metadata, _read_constants(listing, columns, np.arange(len(files))))
+
+    @staticmethod
+    def of_row_groups(
+        listing: FileListing,
+        row_groups: RowGroups,
+        columns: Sequence[Column],
+        rows: npt.NDArray[np.int64] | None = None,
+    ) -> MetadataAnswers:
+        """Return what footers say about columns in row groups; `rows` are their row counts after deletes (None: the
+        same as before)."""
+        units, batch = row_groups.units, row_groups.metadata
+        metadata = dict(zip(batch.schema.names, batch.columns, strict=True))
+        row_count = pa.array(units.row_count if rows is None else rows)
+        return MetadataAnswers(row_count, metadata, _read_constants(listing, columns, units.file))
+
+    def filter(self, chosen: Bits) -> MetadataAnswers:
+        """Return the metadata of some of the units."""
+        mask = pa.array(chosen)
+        return MetadataAnswers(
+            self.rows.filter(mask),
+            {name: values.filter(mask) for name, values in self.metadata.items()},
+            {column: values.filter(mask) for column, values in self.constants.items()},
+        )
+
     def get(self, kind: str, column: Column, data_type: pa.DataType) -> pa.Array:
         """Return one kind of metadata of a column, null where unknown."""
         constant = self._get_constant(kind, column)
@@ -55,18 +91,30 @@ class MetadataAnswers:
         values = self.constants.get(column)
         if values is None:
             return None
-        is_nan = (
-            pc.fill_null(pc.is_nan(values), False) if pa.types.is_floating(values.type) else _make_all_false(values)
-        )
-        match kind:
-            case "null_count":
-                return pc.if_else(values.is_null(), self.rows, _ZERO)
-            case "nan_count":
-                return pc.if_else(is_nan, self.rows, _ZERO)
-            case "lower" | "upper":
-                return pc.if_else(is_nan, pa.scalar(None, values.type), values)
-            case _:
-                return pc.and_not(values.is_valid(), is_nan)
+        found = make_constant_bounds(column, values, self.rows)
+        if kind.endswith("_exact"):
+            return found[metadata_name(kind.removesuffix("_exact"), column.path)].is_valid()
+        return found.get(metadata_name(kind, column.path), pa.repeat(_ZERO, len(values)))
+
+    def find_constant(self, column: Column) -> tuple[pa.Array, Bits]:
+        """Return the value of a column in each unit, and the units in which all rows are known to have it.
+
+        Equal floats may be distinct zeros, so that bounds do not prove a value of floats.
+        """
+        assert column.type is not None
+        values = self.constants.get(column)
+        if values is not None:
+            # A column may have been widened after its partition value was recorded.
+            has_type = values.type == column.type
+            values = values if has_type else pa.nulls(len(self.rows), column.type)
+            return values, np.full(len(self.rows), has_type)
+        lower, upper = (self.get(kind, column, column.type) for kind in ("lower", "upper"))
+        is_null = self._has_no_value(column)
+        if not types.is_ordered(column.type) or pa.types.is_floating(column.type):
+            return pa.nulls(len(self.rows), column.type), _to_bits(is_null)
+        has_no_null = pc.equal(self.get("null_count", column, types.LONG), 0)
+        is_single = pc.fill_null(pc.and_kleene(pc.equal(lower, upper), has_no_null), False)
+        return pc.if_else(is_single, lower, pa.scalar(None, column.type)), _to_bits(pc.or_(is_null, is_single))
 
     def _get_covered_rows(self, column: Column) -> pa.Array:
         """Return the number of rows that the metadata of a column covers."""
@@ -187,13 +235,21 @@ class MetadataAnswers:
         return pc.or_(is_empty, pc.fill_null(is_beaten, False))
 
 
+def _read_constants(
+    listing: FileListing, columns: Sequence[Column], files: npt.NDArray[np.int64]
+) -> dict[Column, pa.Array]:
+    """Return the values, in each of the files, of those columns that are partition columns: rows have no others."""
+    indices, partitions = pa.array(files), listing.partitions
+    return {
+        column: partitions[column.path[0]].combine_chunks().take(indices)
+        for column in columns
+        if len(column.path) == 1 and column.path[0] in partitions.column_names
+    }
+
+
 def _widen_type(data_type: pa.DataType) -> pa.DataType:
     """Return a decimal type whose product with another one fits 76 digits."""
     return pa.decimal256(19, data_type.scale if pa.types.is_decimal(data_type) else 0)
-
-
-def _make_all_false(values: pa.Array) -> pa.BooleanArray:
-    return pa.repeat(pa.scalar(False), len(values))
 
 
 def _to_bits(values: pa.BooleanArray) -> Bits:

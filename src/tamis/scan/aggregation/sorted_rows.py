@@ -20,9 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis import types
 from tamis.formats.source import FileListing
-from tamis.scan.aggregation.aggregate_scan import read_file_metadata
 from tamis.scan.aggregation.metadata_answers import MetadataAnswers
 from tamis.scan.aggregation.top_n import SortOrder, UnitPositions
 from tamis.scan.planning.scan_planner import ScanPlanner
@@ -47,7 +45,7 @@ class SortedRuns:
     sizes: Numbers
     """The bytes of the files of each run."""
 
-    def waves(self) -> Iterator[FileListing]:
+    def split_into_waves(self) -> Iterator[FileListing]:
         """Yield files to be read and sorted together: one run at first, later several small ones."""
         ends = [*self.starts[1:].tolist(), self.listing.files.num_rows]
         first, wanted = 0, 0
@@ -82,22 +80,14 @@ def plan_sorted_runs(planner: ScanPlanner, keys: Sequence[SortOrder]) -> SortedR
 
 def _find_positions(listing: FileListing, key: SortOrder) -> tuple[Numbers, Numbers]:
     """Return the first and the last sort position that a row of each file may have, as numbers that compare alike."""
-    column = key.column
-    count = listing.files.num_rows
-    rows = pa.nulls(count, types.LONG) if listing.rows is None else listing.rows
-    constants = (
-        {column: listing.partitions[column.path[0]].combine_chunks()}
-        if column.path[0] in listing.partitions.column_names
-        else {}
-    )
-    known = MetadataAnswers(rows, read_file_metadata(listing, [column]), constants)
+    known = MetadataAnswers.of_files(listing, [key.column])
     backwards = replace(key, descending=not key.descending, nulls_first=not key.nulls_first)
     first, last = (UnitPositions.from_metadata(each, known) for each in (key, backwards))
     ranks = _rank(first.bounds, last.bounds, descending=key.descending)
     # The segments of the reverse order, counted from its end, are those of the order.
     segments = first.segments, len(key.segments) - 1 - last.segments
     value = key.segments["value"]
-    width = 2 * count + 2
+    width = 2 * listing.files.num_rows + 2
     codes = [own * width + np.where(own == value, rank, 0) for own, rank in zip(segments, ranks, strict=True)]
     is_unknown = [
         (own == value) & ~np.asarray(each.bounds.is_valid(), bool)
@@ -124,7 +114,7 @@ def read_sorted_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows that `read` returns for files, in order; at most `limit`, and then no further file is read."""
     remaining = limit
-    for listing in runs.waves():
+    for listing in runs.split_into_waves():
         if remaining == 0:
             return
         rows = sort_rows(read(listing), keys).slice(0, remaining)

@@ -20,13 +20,14 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.nodes import Column
 from tamis.formats.source import FileListing
-from tamis.scan.aggregation.aggregate_scan import read_file_metadata
 from tamis.scan.aggregation.metadata_answers import MetadataAnswers
 from tamis.scan.planning.plan import PlannedFiles
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.reading.pipeline import run_tasks
 from tamis.scan.reading.run import Run
+
+Bits = npt.NDArray[np.bool_]
 
 
 def read_top_rows(
@@ -37,6 +38,38 @@ def read_top_rows(
     With `with_ties`, all rows equal to the last one are included, for sorting by further columns.
     """
     return _TopRowsReader(planner, SortOrder(column, descending, nulls_first), count, with_ties).run()
+
+
+def choose_top_files(planner: ScanPlanner, order: SortOrder, count: int) -> FileListing:
+    """Return the files that may have one of the first `count` rows of a scan, or an equal one. None is opened.
+
+    Fully matched files prove how far these rows reach at most: all their values sort at or before their last bound.
+    """
+    listing = planner.list_with_statistics([order.column]).require(path[0] for path in planner.projection)
+    units = MetadataAnswers.of_files(listing, [order.column])
+    limit = _find_reach(order, units, listing.fully_matched, count)
+    chosen = UnitPositions.from_metadata(order, units).may_reach(limit, with_ties=True)
+    return listing if chosen.all() else listing.take(np.flatnonzero(chosen))
+
+
+def _find_reach(order: SortOrder, units: MetadataAnswers, matched: Bits, count: int) -> SortPosition | None:
+    """Return a position at or before which fully matched units have `count` rows with values; None if unknown."""
+    column = order.column
+    assert column.type is not None
+    last = units.get("lower" if order.descending else "upper", column, column.type)
+    others = units.get("null_count", column, types.LONG)
+    if order.is_floating:
+        others = pc.add(others, units.get("nan_count", column, types.LONG))
+    # Deletes may have removed any rows: at least these are left.
+    values = pc.fill_null(pc.subtract(units.rows, others), 0)
+    is_known = matched & np.asarray(last.is_valid(), bool) & ~np.asarray(order.is_nan(last), bool)
+    usable = pa.array(is_known)
+    last, values = last.filter(usable), values.filter(usable)
+    sorted_by = pc.array_sort_indices(last, order="descending" if order.descending else "ascending")
+    reached = np.cumsum(np.maximum(np.asarray(values.take(sorted_by)), 0)) >= count
+    if not reached.any():
+        return None
+    return SortPosition(order.segments["value"], last[sorted_by[int(np.argmax(reached))].as_py()])
 
 
 class _TopRowsReader:
@@ -88,7 +121,7 @@ class _TopRowsReader:
 
     def _plan_tasks(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
         """Yield the tasks, planned lazily, until no further row can be among the first n."""
-        bounds = self._file_bounds(listing)
+        bounds = UnitPositions.from_metadata(self._order, MetadataAnswers.of_files(listing, [self._order.column]))
         order = bounds.sort_units()
         start, count = 0, self._planner.storage.tuning.min_files_per_round
         while start < len(order):
@@ -100,27 +133,17 @@ class _TopRowsReader:
             start += count
             count = min(2 * count, self._planner.storage.tuning.max_files_per_round)
 
-    def _file_bounds(self, listing: FileListing) -> UnitPositions:
-        files = np.arange(listing.files.num_rows)
-        rows = pa.nulls(len(files), types.LONG) if listing.rows is None else listing.rows
-        metadata = read_file_metadata(listing, [self._order.column])
-        return UnitPositions.from_metadata(
-            self._order, MetadataAnswers(_combine(rows), metadata, self._find_constants(listing, files))
-        )
-
     def _plan_groups(self, listing: FileListing, run: Run) -> Iterator[list[ScanTask]]:
         row_groups = self._slice_planner.plan_row_groups(listing)
         run.add_level(row_groups.report)
         units = row_groups.units
-        batch = row_groups.metadata
-        metadata = {name: batch.column(name) for name in batch.schema.names}
-        known = MetadataAnswers(pa.array(units.row_count), metadata, self._find_constants(listing, units.file))
+        known = MetadataAnswers.of_row_groups(listing, row_groups, [self._order.column])
         bounds = UnitPositions.from_metadata(self._order, known)
         narrowed, below = self._slice_planner.plan_pages(listing.files, row_groups)
         for level in below:
             run.add_level(level)
         left = self._planner.exclude_deleted_rows(listing.files, narrowed)
-        tasks = list(PlannedFiles(listing.files, listing.partitions, left, below).tasks())
+        tasks = list(PlannedFiles(listing.files, left, below).tasks())
         by_unit = dict(
             zip(zip(left.units.file.tolist(), left.units.row_group.tolist(), strict=True), tasks, strict=True)
         )
@@ -141,16 +164,6 @@ class _TopRowsReader:
     def _may_reach(self, bounds: UnitPositions) -> npt.NDArray[np.bool_]:
         return bounds.may_reach(self._limit, with_ties=self._with_ties)
 
-    def _find_constants(self, listing: FileListing, files: npt.NDArray[np.int64]) -> dict[Column, pa.Array]:
-        column = self._order.column
-        if column.path[0] not in listing.partitions.column_names:
-            return {}
-        return {column: listing.partitions[column.path[0]].combine_chunks().take(pa.array(files))}
-
-
-def _combine(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-
 
 def _read_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
     values = batch.column(column.path[0])
@@ -164,8 +177,6 @@ def _read_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
 # | ascending         | values, NaN                      |
 # | descending        | NaN, values from the largest     |
 # | NULL first, last  | NULL before, or after, all these |
-
-Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import InvalidArgument, PlanBudgetExceeded, format_count, suggest_method_arguments
-from tamis.formats.source import FILE_FORMAT, HasPartitionFields, TableSource, read_absent_values
-from tamis.scan.planning.row_groups import Numbers, RowGroups, take_rows
-from tamis.scan.planning.tasks import ScanTask, read_partition_values
+from tamis.formats.constants import read_constants, read_partitions
+from tamis.formats.source import FILE_FORMAT, HasPartitionFields, TableSource, read_modified
+from tamis.scan.planning.row_groups import RowGroups, take_rows
+from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.report.report import Report
 from tamis.skipping.metrics import LevelReport
 from tamis.skipping.predicate import is_partition_text
@@ -28,7 +29,6 @@ class PlannedFiles:
     """Some files of a scan, with the row groups to read from each."""
 
     files: pa.Table
-    partitions: pa.Table
     row_groups: RowGroups
     below: Sequence[LevelReport] = ()
     """The metrics of the levels below row groups."""
@@ -40,31 +40,22 @@ class PlannedFiles:
         units = self.row_groups.units
         wanted = np.unique(units.file)
         files = take_rows(self.files, wanted)
+        names = ("path", "size", "modified_ns", *([FILE_FORMAT] if FILE_FORMAT in files.column_names else ()))
         known = {
-            file: (path, size, modified_ns, values, self.row_groups.contents[file], *more)
-            for file, path, size, modified_ns, values, *more in zip(
-                wanted.tolist(),
-                *(files[name].to_pylist() for name in ("path", "size", "modified_ns")),
-                self._partition_values(wanted),
-                *_list_optional_columns(files),
-                strict=True,
+            file: (path, size, modified_ns, constants, self.row_groups.contents[file], *file_format)
+            for file, constants, path, size, modified_ns, *file_format in zip(
+                wanted.tolist(), read_constants(files), *(files[name].to_pylist() for name in names), strict=True
             )
         }
         columns = (each.tolist() for each in (units.file, units.row_group, units.row_count, units.bytes))
         for file, row_group, row_count, size_to_read, is_residual in zip(
             *columns, self.row_groups.residual.tolist(), strict=True
         ):
-            path, size, modified_ns, values, content, *more = known[file]
+            path, size, modified_ns, constants, content, *file_format = known[file]
             residual = tuple([index for index, is_left in enumerate(is_residual) if is_left])
             selection = self.row_groups.selections.get((file, row_group))
-            yield ScanTask(
-                path, size, modified_ns, row_group, row_count, size_to_read, values, residual, selection, content, *more
-            )
-
-    def _partition_values(self, files: Numbers) -> list[Mapping[str, pa.Scalar]]:
-        if not self.partitions.num_columns:
-            return [{}] * len(files)
-        return read_partition_values(take_rows(self.partitions, files))
+            of_unit = row_group, row_count, size_to_read, constants, residual, selection, content
+            yield ScanTask(path, size, modified_ns, *of_unit, *file_format)
 
     def describe_files_to_read(self) -> pa.Table:
         """Return the files that are read: path, size, rows and bytes to read, partition values."""
@@ -79,36 +70,29 @@ class PlannedFiles:
         rows = [sum(self.row_groups.group_rows[file]) for file in wanted.tolist()]
         return describe_files(
             take_rows(self.files, wanted),
-            take_rows(self.partitions, wanted),
             pa.array(rows, types.LONG),
             {name: pa.array(numbers, types.LONG) for name, numbers in to_read.items()},
             source=self.source,
         )
 
 
-def _list_optional_columns(files: pa.Table) -> list[list[Any]]:
-    """Return the formats of files and their `where_absent`; nothing where all files are Parquet with all columns."""
-    if FILE_FORMAT not in files.column_names:
-        return []
-    return [files[FILE_FORMAT].to_pylist(), read_absent_values(files)]
-
-
 def describe_files(
     files: pa.Table,
-    partitions: pa.Table,
     num_records: pa.Array | pa.ChunkedArray | None = None,
     more: Mapping[str, pa.Array] | None = None,
     *,
     source: object = None,
 ) -> pa.Table:
-    """Return files for users: path, size, rows (null where unknown), then partition values by name."""
+    """Return files for users: path, size, rows and time of modification (null where unknown), then partition values."""
     if num_records is None:
         has_records = "num_records" in files.column_names
         num_records = files["num_records"] if has_records else pa.nulls(len(files), types.LONG)
     columns: dict[str, Any] = {"path": files["path"], "size": files["size"], "num_records": num_records}
+    columns["modified"] = read_modified(files)
     columns |= dict(more or {})
-    if isinstance(source, HasPartitionFields):
-        partitions = source.read_partition_fields(files)
+    partitions = (
+        source.read_partition_fields(files) if isinstance(source, HasPartitionFields) else read_partitions(files)
+    )
     for name in partitions.column_names:
         if is_partition_text(name):
             continue

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument, UnsupportedFeature, make_argument_error
-from tamis.expr.builder import Expression, col
+from tamis.expr.builder import Expression, to_name
 from tamis.expr.names import resolve
-from tamis.expr.nodes import Column
+from tamis.expr.nodes import Column, Leaf, Name
 from tamis.types import find_unsupported_field
 
 Path = tuple[str, ...]
@@ -48,9 +48,9 @@ def reject_unsupported_types(schema: pa.Schema, paths: Iterable[Path]) -> None:
         )
 
 
-def _to_column(name: object) -> Column:
-    node = col(name).node if isinstance(name, str) else name.node if isinstance(name, Expression) else name
-    if not isinstance(node, Column):
+def _to_column(name: object) -> Leaf:
+    node = to_name(name) if isinstance(name, str) else name.node if isinstance(name, Expression) else name
+    if not isinstance(node, Name | Column):
         raise InvalidArgument(f"columns takes column names, found {name!r}")
     return node
 

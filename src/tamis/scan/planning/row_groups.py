@@ -12,19 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from tamis import types
 from tamis.errors import CorruptFile, format_count
 from tamis.expr.nodes import Column, find_columns
+from tamis.formats.constants import list_absent, name_absent
 from tamis.formats.files.data_files import DataFile, make_row_count_error
-from tamis.formats.source import (
-    FILE_FORMAT,
-    IDENTITY_VALUES,
-    PARQUET,
-    FileIndex,
-    FileListing,
-    IndexedRowGroups,
-    parse_absent_column_name,
-)
+from tamis.formats.source import FILE_FORMAT, PARQUET, FileIndex, FileListing, IndexedRowGroups
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping
@@ -32,14 +24,20 @@ from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.footer.leaves import FieldPath, FileSchema
 from tamis.parquet.footer.matching import check_compatible_types
 from tamis.parquet.footer.statistics import (
-    collect_column_metadata,
+    collect_metadata,
     get_compressed_sizes,
-    group_similar_footers,
-    row_counts,
+    list_row_counts,
 )
 from tamis.parquet.selection.row_selection import RowSelection
 from tamis.scan.planning.projection import Path
-from tamis.skipping.metadata import KINDS, ROW_COUNT, make_constant_bounds, make_partition_bounds, metadata_name
+from tamis.skipping.metadata import (
+    KINDS,
+    ROW_COUNT,
+    concatenate_metadata,
+    make_constant_bounds,
+    make_partition_bounds,
+    metadata_name,
+)
 from tamis.skipping.metrics import MATCHED_BY_FILE, SWITCHED_OFF, LevelReport, add_matched_conjuncts
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.prune import prune
@@ -129,17 +127,14 @@ def plan_row_groups(
     files, partitions = listing.files, listing.partitions
     conjuncts = predicate.conjuncts
     matched = np.zeros((files.num_rows, len(conjuncts)), bool) if listing.matched is None else listing.matched
-    # A file may store such a column with other values than its partition has. Then its rows decide.
-    stored = set(_find_identity_columns(files))
-    is_stored = [any(column.path in stored for column in find_columns(each.predicate)) for each in conjuncts]
-    matched = matched & ~np.array(is_stored, bool)
     is_tested = np.ones(len(conjuncts), bool)
     if files.num_rows:
         is_tested = ~np.all(matched, axis=0, keepdims=False)
     tested = [conjunct for conjunct, each in zip(conjuncts, is_tested, strict=True) if each]
     columns = (column for conjunct in tested for column in find_columns(conjunct.predicate))
-    asked_about = tuple(dict.fromkeys((*columns, *with_statistics)))
-    in_files = [column for column in asked_about if column.path[0] not in partitions.column_names]
+    # Metadata is named by path. The bounds of a column in the filter have the type to which the filter is bound.
+    asked_about = {column.path: column for column in (*with_statistics, *columns)}
+    in_files = [column for column in asked_about.values() if column.path[0] not in partitions.column_names]
     mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions.column_names]
     of_files = tuple(path for path in needed if path[0] not in partitions.column_names)
     reader = _MetadataReader(storage, names, in_files, mentioned, of_files, keep_contents)
@@ -156,12 +151,12 @@ def plan_row_groups(
         found.sizes,
     )
     row_count = pa.array(units.row_count)
-    of_partitions = {column.path[0] for column in asked_about}
+    of_partitions = {path[0] for path in asked_about}
     batch = pa.record_batch(
         {
             ROW_COUNT.name: row_count,
             **found.metadata,
-            **_add_identity_values(listing, found, in_files, units),
+            **_add_constants(files, found, in_files, units),
             **make_partition_bounds(partitions, of_partitions, row_count, pa.array(units.file)),
         }
     )
@@ -187,7 +182,7 @@ class _RowGroupMetadata:
     metadata: Mapping[str, pa.Array]
     contents: Sequence[pa.Buffer | None]
     lacking: Mapping[FieldPath, npt.NDArray[np.bool_]] = field(default_factory=dict)
-    """For columns with identity partition values: whether each file lacks the column."""
+    """For columns with a constant for files that lack them: which files these are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,24 +199,23 @@ class _MetadataReader:
     def read_footers(self, files: pa.Table) -> _RowGroupMetadata:
         """Return the metadata of files from their footers."""
         footers, contents = _load_footers(self.storage, files, self.names, keep_contents=self.keep_contents)
-        found: dict[FileSchema, _Columns] = {}
+        leaves: dict[FileSchema, list[int]] = {}
         for path, footer in zip(files["path"], footers, strict=True):
             # The files of a table mostly share one schema.
-            if footer.schema not in found:
+            if footer.schema not in leaves:
                 location = self.storage.format_path(path.as_py())
                 check_compatible_types(footer.schema.arrow, self.mentioned, location, exact=footer.schema.is_renamed)
-                found[footer.schema] = _find_columns(footer.schema, self.tested, self.needed)
-        sizes = [size for footer in footers for size in get_compressed_sizes(footer, found[footer.schema].needed)]
-        alike = group_similar_footers(footers)
-        metadata = _concatenate_metadata(
-            [found[each[0].schema].describe(each) for each in alike],
-            [sum(footer.metadata.num_row_groups for footer in each) for each in alike],
-        )
+                paths = [found for wanted in self.needed if (found := footer.schema.find(wanted)) is not None]
+                leaves[footer.schema] = footer.schema.find_leaves_at(paths)
+        sizes = [size for footer in footers for size in get_compressed_sizes(footer, leaves[footer.schema])]
+        metadata = collect_metadata(footers, self.tested)
+        constant = list_absent(files)
         lacking = {
-            path: np.array([footer.schema.find(path) is None for footer in footers], bool)
-            for path in _find_identity_columns(files)
+            column.path: np.array([footer.schema.find(column.path) is None for footer in footers], bool)
+            for column in self.tested
+            if column.path in constant
         }
-        rows = [row_counts(footer) for footer in footers]
+        rows = [list_row_counts(footer) for footer in footers]
         _check_row_counts(self.storage, files, rows)
         return _RowGroupMetadata(rows, np.array(sizes, np.int64), metadata, contents, lacking)
 
@@ -235,9 +229,7 @@ class _MetadataReader:
         counts = [np.array([len(each) for each in rows], np.int64) for rows in (indexed.rows, read.rows)]
         file_of_unit = np.concatenate([np.repeat(known, counts[0]), np.repeat(missing, counts[1])])
         order = np.argsort(file_of_unit, kind="stable")
-        metadata = _concatenate_metadata(
-            [dict(indexed.metadata), dict(read.metadata)], [int(each.sum()) for each in counts]
-        )
+        metadata = concatenate_metadata([indexed.metadata, read.metadata], [int(each.sum()) for each in counts])
         rows: list[Sequence[int]] = [()] * files.num_rows
         for file, own in zip((*known, *missing), (*indexed.rows, *read.rows), strict=True):
             rows[file] = own
@@ -287,42 +279,22 @@ def _check_row_counts(storage: Storage, files: pa.Table, rows: Sequence[Sequence
         raise make_row_count_error(location, sum(rows[first]), recorded[first].as_py())
 
 
-def _find_identity_columns(files: pa.Table) -> list[FieldPath]:
-    """Return the columns with identity partition values for files that lack them."""
-    names = files.schema.field(IDENTITY_VALUES).type.names if IDENTITY_VALUES in files.column_names else []
-    keys = map(parse_absent_column_name, names)
-    return [(key,) if isinstance(key, str) else key for key in keys]
-
-
-def _add_identity_values(
-    listing: FileListing, facts: _RowGroupMetadata, columns: Sequence[Column], units: Units
+def _add_constants(
+    files: pa.Table, facts: _RowGroupMetadata, columns: Sequence[Column], units: Units
 ) -> dict[str, pa.Array]:
-    """Return the metadata of columns, with their identity partition values in files that lack them."""
+    """Return the metadata of columns, with their constants in files that lack them."""
     found: dict[str, pa.Array] = {}
     row_count = pa.array(units.row_count)
     for column in (column for column in columns if column.path in facts.lacking):
-        values, is_known = listing.read_constants(column, units.file)
-        is_constant = pa.array(facts.lacking[column.path][units.file] & is_known)
-        constant = make_constant_bounds(column, values, row_count)
-        if len(column.path) > 1:
-            # Where a struct is NULL its fields are NULL, even if the value is constant otherwise.
-            constant = _allow_nulls(constant, column, values)
+        known = files[name_absent(column.path)].combine_chunks().take(pa.array(units.file))
+        is_constant = pa.array(facts.lacking[column.path][units.file] & np.asarray(known.is_valid(), bool))
+        # Where a struct is NULL its fields are NULL, even if the value is constant otherwise.
+        constant = make_constant_bounds(column, known.field("value"), row_count, or_null=len(column.path) > 1)
         for name in (metadata_name(kind, column.path) for kind in KINDS):
             both = [metadata[name] for metadata in (constant, facts.metadata) if name in metadata]
             if both:
                 nothing = pa.nulls(len(units), both[0].type)
                 found[name] = pc.if_else(is_constant, constant.get(name, nothing), facts.metadata.get(name, nothing))
-    return found
-
-
-def _allow_nulls(constant: dict[str, pa.Array], column: Column, values: pa.Array) -> dict[str, pa.Array]:
-    """Return the metadata of a column that has a constant value, or NULL, in each row."""
-    found = dict(constant)
-    unknown = pa.scalar(None, types.LONG)
-    nulls, nans = (metadata_name(kind, column.path) for kind in ("null_count", "nan_count"))
-    found[nulls] = pc.if_else(values.is_null(), found[nulls], unknown)
-    if nans in found:
-        found[nans] = pc.if_else(pc.equal(found[nans], 0), found[nans], unknown)
     return found
 
 
@@ -337,45 +309,6 @@ def _load_footers(
 
     loaded = run_in_threads(load, wanted, storage.threads, patience=LOCAL_SOLO_SECONDS if storage.is_local else 0.0)
     return [footer for footer, _ in loaded], [content for _, content in loaded]
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """The columns of a scan in files with one schema."""
-
-    tested: list[tuple[Column, FieldPath]]
-    """The columns of the filter, with their path in the file (their own path if the file lacks them)."""
-    needed: list[int]
-    """The leaves to read."""
-
-    def describe(self, footers: Sequence[Footer]) -> dict[str, pa.Array]:
-        found: dict[str, pa.Array] = {}
-        for column, path in self.tested:
-            found |= collect_column_metadata(footers, column, path)
-        return found
-
-
-def _find_columns(schema: FileSchema, tested: list[Column], needed: tuple[Path, ...]) -> _Columns:
-    paths = [found for wanted in needed if (found := schema.find(wanted)) is not None]
-    return _Columns(
-        [(column, schema.find(column.path) or column.path) for column in tested], schema.find_leaves_at(paths)
-    )
-
-
-def _concatenate_metadata(batches: list[dict[str, pa.Array]], counts: list[int]) -> dict[str, pa.Array]:
-    """Concatenate metadata. Files may lack columns or statistics, which are unknown there."""
-    if len(batches) == 1:
-        return batches[0]
-    data_types = {name: array.type for batch in batches for name, array in batch.items()}
-    return {
-        name: pa.concat_arrays(
-            [
-                batch[name] if name in batch else pa.nulls(count, data_type)
-                for batch, count in zip(batches, counts, strict=True)
-            ]
-        )
-        for name, data_type in data_types.items()
-    }
 
 
 # --- Deleted rows: excluded by their positions in the file ------------------------------------------------------------

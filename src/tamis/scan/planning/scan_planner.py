@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, MissingFile, make_argument_error
+from tamis.errors import InvalidArgument, MissingFile, make_argument_error, suggest_name
 from tamis.expr.nodes import FALSE, TRUE, Column, Expr
 from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource, make_table_predicate
 from tamis.io.counters import IoCounters
@@ -48,7 +48,7 @@ def check_levels(levels: object) -> None:
         raise make_argument_error("levels", f"a list of {', '.join(LEVELS)}", levels)
     for level in levels:
         if level not in LEVELS:
-            raise InvalidArgument(f"no level {level!r}. Levels: {', '.join(LEVELS)}")
+            raise InvalidArgument(f"no level {level!r}.{suggest_name(level, LEVELS)} Levels: {', '.join(LEVELS)}")
 
 
 class ScanPlanner:
@@ -110,7 +110,7 @@ class ScanPlanner:
 
     @property
     def reads_data_columns(self) -> bool:
-        """Whether the scan returns a column that is stored in files, not only in the table's metadata."""
+        """Return whether the scan returns a column that is stored in files, not only in the table's metadata."""
         return has_data_columns(self.projection, self.source)
 
     # --- Files --------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class ScanPlanner:
     def plan(self, depth: str) -> ScanPlan:
         """Return the plan down to files, row groups or pages. It is memoised."""
         if depth not in DEPTHS:
-            raise InvalidArgument(f"no depth {depth!r}. Depths: {', '.join(DEPTHS)}")
+            raise InvalidArgument(f"no depth {depth!r}.{suggest_name(depth, DEPTHS)} Depths: {', '.join(DEPTHS)}")
         if depth not in self._plans:
             with self.name_version_of_missing_file():
                 self._plans[depth] = self._plan_files() if depth == "files" else self._plan_row_groups(depth)
@@ -179,9 +179,9 @@ class ScanPlanner:
     def make_report(self, listing: FileListing) -> Report:
         """Return a report that begins with the levels of a listing."""
         names = tuple(".".join(path) for path in self.projection)
-        report = Report(self.source.name, self.source.format, self.predicate.text, names)
+        report = Report(self.source.name, self.source.format, self.predicate.text, names, _labels=self.predicate.labels)
         for level in listing.levels:
-            add_level(report, replace(level))
+            add_level(report, level)
         return report
 
     def plan_slice(self, listing: FileListing, projection: tuple[Path, ...]) -> PlannedFiles:
@@ -225,12 +225,12 @@ class ScanPlanner:
         return remove_deleted_rows(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, locations)
 
     def _plan_files(self) -> ScanPlan:
-        files = describe_files(self.listing.files, self.listing.partitions, source=self.source)
+        files = describe_files(self.listing.files, source=self.source)
         return ScanPlan(files, "files", self.make_report(self.listing), None, self._list_all_files)
 
     def _list_all_files(self) -> Iterator[pa.RecordBatch]:
         listing = self.source.list_files(Predicate(TRUE), ())
-        files = describe_files(listing.files, listing.partitions, source=self.source).combine_chunks()
+        files = describe_files(listing.files, source=self.source).combine_chunks()
         yield from files.to_batches(max_chunksize=self.storage.tuning.max_batch_rows)
 
     def _plan_row_groups(self, depth: str) -> ScanPlan:
@@ -244,7 +244,7 @@ class ScanPlanner:
 
     def _with_tasks(self, listing: FileListing, row_groups: RowGroups, below: Sequence[LevelReport]) -> PlannedFiles:
         left = self._drop_pruning_conjuncts(self.exclude_deleted_rows(listing.files, row_groups))
-        return PlannedFiles(listing.files, listing.partitions, left, below, self.source)
+        return PlannedFiles(listing.files, left, below, self.source)
 
     def _drop_pruning_conjuncts(self, row_groups: RowGroups) -> RowGroups:
         """Keep only the conjuncts in the residual filter that the scan must test."""

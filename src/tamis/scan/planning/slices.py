@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import format_count
 from tamis.expr.nodes import Column
+from tamis.formats.constants import list_constants
 from tamis.formats.file_funnel import MATCHED_TYPE, decode_matches, encode_matches
 from tamis.formats.jobs import (
     SMALL_READ,
@@ -31,12 +32,7 @@ from tamis.formats.jobs import (
     run_job,
     storage_to_arguments,
 )
-from tamis.formats.source import (
-    FILE_FORMAT,
-    IDENTITY_VALUES,
-    FileIndex,
-    FileListing,
-)
+from tamis.formats.source import FILE_FORMAT, FileIndex, FileListing
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping
@@ -52,8 +48,6 @@ from tamis.skipping.prune import ConjunctOutcome
 
 FUNCTION = "tamis.scan.planning.slices:plan_slice"
 
-_FILE_COLUMNS = ("path", "size", "modified_ns")
-_OTHER_FORMAT_COLUMNS = (FILE_FORMAT, "num_records", IDENTITY_VALUES)
 _NUMBERS = pa.list_(types.LONG)
 _SCHEMA = pa.schema(
     [
@@ -154,8 +148,6 @@ def _plan_in_engine(engine: Engine, planner: SlicePlanner, slices: Sequence[File
         "levels": sorted(planner.levels),
         "names": None if planner.names is None else planner.names.to_json(),
         "to_pages": planner.to_pages,
-        "file_columns": _choose_file_columns(slices[0].files),
-        "partition_values": slices[0].partitions.column_names,
     }
     what = f"read {format_count(count, 'footer')} of {name}"
     job = Job(FUNCTION, arguments, _SCHEMA, what, planner.storage.counters)
@@ -167,13 +159,10 @@ def plan_slice(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Plan the files of one slice in an executor, and yield the result as batches."""
     planner = arguments.memoise(_make_planner)
     given = read_table(item)
-    names, values = arguments["file_columns"], arguments["partition_values"]
-    files = pa.table(given.columns[: len(names)], names=names)
-    partitions = pa.table(given.columns[len(names) : len(names) + len(values)], names=values)
     matched = None
     if "matched" in given.column_names:
         matched = decode_matches(given["matched"], len(planner.predicate.conjuncts))
-    yield from _encode_plan(planner.plan(FileListing(files, partitions, (), matched=matched)))
+    yield from _encode_plan(planner.plan(FileListing(given, (), matched=matched)))
 
 
 def _make_planner(arguments: Arguments) -> SlicePlanner:
@@ -240,15 +229,10 @@ def _make_row_count_metadata(units: Units) -> pa.RecordBatch:
 # --- Serialisation --------------------------------------------------------------------------------------------------
 
 
-def _choose_file_columns(files: pa.Table) -> list[str]:
-    """Return the names of the file columns that planning needs."""
-    more = [name for name in _OTHER_FORMAT_COLUMNS if name in files.column_names]
-    return [*_FILE_COLUMNS, *(more if FILE_FORMAT in more else ())]
-
-
 def _make_item(listing: FileListing) -> Item:
-    columns = [*(listing.files[name] for name in _choose_file_columns(listing.files)), *listing.partitions.columns]
-    table = pa.table(columns, names=[str(number) for number in range(len(columns))])
+    names = listing.files.column_names
+    of_formats = [name for name in (FILE_FORMAT, "num_records") if name in names and FILE_FORMAT in names]
+    table = listing.files.select(["path", "size", "modified_ns", *of_formats, *list_constants(names)])
     if listing.matched is not None:
         table = table.append_column("matched", encode_matches(listing.matched))
     return Item.from_table(table, table.num_rows * SMALL_READ)

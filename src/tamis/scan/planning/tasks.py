@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tamis.formats.source import PARQUET
 from tamis.parquet.reading.conform import Constants
@@ -25,14 +22,15 @@ class ScanTask:
 
     path: str
     size: int
-    modified_ns: int
+    modified_ns: int = field(repr=False)
+    """The modification time, or a marker for files that never change."""
     row_group: int
     row_count: int
     """The number of rows to read."""
     bytes: int
     """The compressed bytes of the columns that are needed."""
-    partition_values: Mapping[str, pa.Scalar]
-    """Adjacent tasks of one partition share one mapping: see `read_partition_values`."""
+    constants: Constants
+    """The constants of the file: see `tamis.formats.constants`."""
     residual: tuple[int, ...]
     selection: RowSelection | None = None
     """The rows to read, numbered within the row group; None for all."""
@@ -40,40 +38,6 @@ class ScanTask:
     """The whole file, if it is small and was read with its footer."""
     file_format: str = PARQUET
     """The format of the file. A file that is not Parquet is one row group."""
-    where_absent: Constants = field(default_factory=dict)
-    """The constant values of columns that the file lacks."""
-
-
-def read_partition_values(partitions: pa.Table) -> list[Mapping[str, pa.Scalar]]:
-    """Return the partition values of each file, as Arrow scalars: Python has no year 10000, and -0.0 equals 0.0 there.
-
-    Adjacent files with identical values share one mapping, so that a reader can compare them by identity.
-    """
-    rows = partitions.num_rows
-    columns = {name: partitions[name].combine_chunks() for name in partitions.column_names}
-    is_first = np.zeros(rows, bool)
-    is_first[:1] = True
-    for values in columns.values():
-        is_first[1:] |= _differs_from_previous(values)
-    firsts = np.flatnonzero(is_first)
-    found = [{name: values[first] for name, values in columns.items()} for first in firsts.tolist()]
-    return [found[number] for number in (np.cumsum(is_first) - 1).tolist()]
-
-
-def _differs_from_previous(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return whether each value except the first differs from the one before, by its bits."""
-    if pa.types.is_floating(values.type):
-        values = values.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[values.type.bit_width])
-    one, other = values[1:], values[:-1]
-    if pa.types.is_null(values.type):
-        return np.zeros(len(one), bool)
-    differs = pc.or_(pc.fill_null(pc.not_equal(one, other), False), pc.xor(one.is_null(), other.is_null()))
-    return np.asarray(differs)
-
-
-def cast_partition_value(value: pa.Scalar, data_type: pa.DataType) -> pa.Scalar:
-    """Return a partition value in the type that the reader has for the column."""
-    return value if value.type == data_type else value.cast(data_type)
 
 
 def group_tasks(

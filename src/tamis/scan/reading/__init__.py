@@ -6,5 +6,5 @@ Reading order:
 - `task_reader`                    the rows of a task
 - `residual`, `bloom_join_filter`  filters of rows: the residual filter, and the keys of a join
 - `pipeline`                       tasks in threads, with bounded memory
-- `results`                        rows for pandas, polars and DuckDB
+
 """

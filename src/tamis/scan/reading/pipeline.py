@@ -71,8 +71,8 @@ def run_tasks(
 ) -> Iterator[R]:
     """Yield the results of all tasks in task order, computed by several threads (a single light task by the caller).
 
-    At most `threads` tasks run concurrently, each queues a few results, and together they weigh at most MOST_WEIGHT
-    bytes, so memory grows neither with the input nor with the machine.
+    At most `threads` tasks run concurrently, each queues a few results, and together they weigh at most
+    MAX_RUNNING_BYTES, so memory grows neither with the input nor with the machine.
     Tasks are drawn lazily: a consumer that stops early never plans the others.
     """
     first, second = next(tasks, None), next(tasks, None)

@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis import types
 from tamis.expr.evaluate import Evaluator, can_evaluate
-from tamis.expr.functions.table import may_fail
-from tamis.expr.nodes import Column, Expr, and_, find_columns
+from tamis.expr.functions.table import may_fail, type_of
+from tamis.expr.nodes import FALSE, Column, Expr, and_, find_columns
 from tamis.scan.engine import get_embedded_engine
 
 
@@ -19,6 +20,8 @@ class Residual:
     """A conjunction that rows must satisfy. It is thread-safe."""
 
     def __init__(self, conjuncts: Sequence[Expr]) -> None:
+        # `CASE WHEN x > 1 THEN NULL END` has no type: it is NULL for every row, and so never TRUE.
+        conjuncts = [FALSE if type_of(conjunct) == types.NULL else conjunct for conjunct in conjuncts]
         by_arrow = [conjunct for conjunct in conjuncts if can_evaluate(conjunct)]
         others = [conjunct for conjunct in conjuncts if not can_evaluate(conjunct)]
         self.columns: tuple[Column, ...] = tuple(find_columns(and_(*conjuncts)))

@@ -23,7 +23,7 @@ _FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified_ns",
 
 _FIRST_FILES = 16
 _FIRST_LOCAL_FILES = 64
-_MOST_FILES = 1024
+_MAX_FILES = 1024
 """The number of files that are planned together while reading: few at first, so that a small limit opens few footers
 and the first rows come soon. Footers of local files take hardly any time."""
 
@@ -146,7 +146,7 @@ class Run:
             if self._has_enough:
                 return
             start += count
-            count = min(count * 2, _MOST_FILES)
+            count = min(count * 2, _MAX_FILES)
 
     def group_tasks(self, tasks: Iterable[ScanTask]) -> Iterator[list[ScanTask]]:
         """Yield tasks in groups to be read together, and count their rows."""

@@ -31,14 +31,13 @@ from tamis.parquet.footer.leaves import FileSchema, list_flat_paths
 from tamis.parquet.footer.matching import find_path
 from tamis.parquet.footer.statistics import find_chunk_ranges
 from tamis.parquet.indexes.page_units import read_page_indexes
-from tamis.parquet.reading.assemble import can_assemble
 from tamis.parquet.reading.conform import Constants, conform_batch, describe_shredded_variant
-from tamis.parquet.reading.page_reader import LeafPages, fetch_pages, read_rows
+from tamis.parquet.reading.page_reader import LeafPages, can_assemble, fetch_pages, read_rows
 from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.parquet.reading.row_group_reader import decode_row_group, make_dummy_batches
 from tamis.parquet.selection.row_selection import RowSelection
 from tamis.scan.planning.projection import Path, narrow_schema
-from tamis.scan.planning.tasks import ScanTask, cast_partition_value
+from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.reading.pipeline import coalesce_batches
 from tamis.scan.reading.residual import Residual
 from tamis.skipping.predicate import Predicate
@@ -196,12 +195,10 @@ class TaskReader:
         """Yield the matching rows: read the filter's columns, then only the pages of the others that they need."""
         reading = self._reading(task.residual, ())
         assert reading.residual is not None
-        constants = reading.get_partition_constants(task)
         rows = 0
         found: list[npt.NDArray[np.int64]] = []
         for batch in self._decode(self._fetch([task], ())):
-            given = conform_batch(batch, reading.schema, constants, "") if constants else batch
-            found.append(reading.residual.find_matches(given)[1] + rows)
+            found.append(reading.residual.find_matches(batch)[1] + rows)
             rows += batch.num_rows
         positions = np.concatenate(found) if found else np.empty(0, np.int64)
         self._selectivity.add(rows, len(positions))
@@ -221,10 +218,7 @@ class TaskReader:
             # Whole chunks are needed, so they are read once.
             yield from self._read_row_groups([task], projection)
             return
-        constants: Constants = {
-            **reading.get_partition_constants(task),
-            **reading.find_absent_constants(task, source.footer.schema),
-        }
+        constants = reading.find_constants(task, source.footer.schema)
         rows = PagedRowReader(source, task.row_group, reading.schema, by_column, constants, reading.residual)
         with source.open() as file:
             yield from rows.read(file, task.selection, source.choose_batch_rows(task.row_group, leaves))
@@ -232,13 +226,10 @@ class TaskReader:
     def _read_whole_file(self, task: ScanTask, projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of a file that is not Parquet."""
         reading = self._reading(task.residual, projection)
-        constants = reading.get_partition_constants(task)
         rows = task.row_count if task.selection is None else task.selection.total
         file = DataFile(self.storage, task.path, task.size, task.file_format, rows)
-        decoded = file.read(reading.file_schema, self.names, task.where_absent)
+        decoded = file.read(reading.schema, self.names, task.constants)
         for batch in decoded if task.selection is None else _select(decoded, task.selection):
-            if constants:
-                batch = conform_batch(batch, reading.schema, constants, "")
             yield batch if reading.residual is None else reading.residual.filter(batch)
 
     def _read_row_groups(self, tasks: Sequence[ScanTask], projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
@@ -246,8 +237,7 @@ class TaskReader:
         # Remote requests mostly wait, so they run concurrently.
         threads = 1 if self.storage.is_local else self.storage.threads
         files = run_in_threads(lambda run: self._fetch(run, projection), runs, threads)
-        # Compared by identity: comparing values would not distinguish 0.0 from -0.0.
-        for _, alike in groupby(files, lambda file: (file.tasks[0].residual, id(file.tasks[0].partition_values))):
+        for _, alike in groupby(files, lambda file: file.tasks[0].residual):
             yield from self._decode_and_filter(list(alike))
 
     def _fetch(self, tasks: list[ScanTask], projection: tuple[Path, ...]) -> _Fetched:
@@ -272,23 +262,20 @@ class TaskReader:
         return _Fetched(tasks, reading, footer, leaves, make_prefetched_file(fetched, first.size, location))
 
     def _decode_and_filter(self, files: list[_Fetched]) -> Iterator[pa.RecordBatch]:
-        """Yield the matching rows of files that share their partition values and residual filter."""
+        """Yield the matching rows of files that share their residual filter."""
         reading = files[0].reading
-        constants = reading.get_partition_constants(files[0].tasks[0])
         decoded: Iterator[pa.RecordBatch] = chain.from_iterable(self._decode(file) for file in files)
         if reading.can_coalesce and (len(files) > 1 or len(files[0].tasks) > 1):
             decoded = coalesce_batches(decoded)
         for batch in decoded:
-            if constants:
-                batch = conform_batch(batch, reading.schema, constants, "")
             yield batch if reading.residual is None else reading.residual.filter(batch)
 
     def _decode(self, file: _Fetched) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of row groups of one file, conformed to the table except for its partition columns."""
+        """Yield the rows of row groups of one file, conformed to the table."""
         location = self.storage.format_path(file.tasks[0].path)
-        wanted = file.reading.file_schema
+        wanted = file.reading.schema
         names = None if self.names is None else self.names.for_file(file.footer.schema.physical_arrow, location)
-        constants = file.reading.find_absent_constants(file.tasks[0], file.footer.schema)
+        constants = file.reading.find_constants(file.tasks[0], file.footer.schema)
         for decoded in _decode_row_groups(file, location, self.storage.tuning):
             batch = decoded if names is None or not file.leaves else names.rename_batch(decoded)
             # A batch without columns would lose its length.
@@ -368,9 +355,8 @@ class ReadSchema:
         self._table = schema
         tested = [column.path for column in residual.columns] if residual is not None else []
         self.schema = narrow_schema(schema, (*projection, *tested))
-        self.constants = [name for name in self.schema.names if name in partition_columns]
-        self.file_schema = pa.schema([field for field in self.schema if field.name not in partition_columns])
-        self.can_coalesce = not any(pa.types.is_dictionary(data_type) for data_type in _iterate_types(self.file_schema))
+        self._of_files = [field for field in self.schema if field.name not in partition_columns]
+        self.can_coalesce = not any(pa.types.is_dictionary(data_type) for data_type in _iterate_types(self.schema))
         self._leaves: dict[FileSchema, dict[str, list[int]]] = {}
 
     def find_leaves(self, schema: FileSchema) -> list[int]:
@@ -381,7 +367,7 @@ class ReadSchema:
         """Return the leaf columns to read from files with a schema, by the table column that needs them."""
         found = self._leaves.get(schema)
         if found is None:
-            found = {field.name: self._find_leaves(schema, field) for field in self.file_schema}
+            found = {field.name: self._find_leaves(schema, field) for field in self._of_files}
             self._leaves[schema] = found
         return found
 
@@ -390,21 +376,10 @@ class ReadSchema:
         _reject_shredded_variants(self._table, schema, paths)
         return sorted({leaf for path in paths for leaf in schema.find_leaves_to_read(path)})
 
-    def get_partition_constants(self, task: ScanTask) -> Constants:
-        """Return the partition values of a task that the scan needs."""
-        values = task.partition_values
-        return {name: cast_partition_value(values[name], self.schema.field(name).type) for name in self.constants}
-
-    def find_absent_constants(self, task: ScanTask, schema: FileSchema) -> Constants:
-        """Return the known values of columns that a file with a schema lacks."""
-        if not task.where_absent:
-            return {}
-        found = self.find_leaves_by_column(schema)
-        return {
-            key: value
-            for key, value in task.where_absent.items()
-            if (key in found and not found[key] if isinstance(key, str) else key[0] in found)
-        }
+    def find_constants(self, task: ScanTask, schema: FileSchema) -> Constants:
+        """Return the constants of a file with a schema, without those of columns that are read from it."""
+        leaves = self.find_leaves_by_column(schema) if task.constants else {}
+        return {path: value for path, value in task.constants.items() if len(path) > 1 or not leaves.get(path[0])}
 
 
 def _iterate_types(schema: pa.Schema) -> Iterator[pa.DataType]:

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import InvalidArgument
-from tamis.parquet.inspect.clustering import Clustering, has_both_bounds, rank_bounds
-from tamis.parquet.inspect.inspect_file import PAGES, ColumnInspection, FileInspection, Ranges
+from tamis.parquet.inspection.clustering import Clustering, has_both_bounds, rank_bounds
+from tamis.parquet.inspection.inspect_file import PAGES, ColumnInspection, FileInspection, Ranges
 
 MAX_BARS = 1_500
 _MAX_LINES = 60

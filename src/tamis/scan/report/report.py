@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
 from tamis.errors import format_count, suggest_method_arguments
-from tamis.skipping.metrics import LevelReport, is_proven
+from tamis.skipping.metrics import LevelReport, is_not_needed, label_outcomes
 from tamis.skipping.prune import ConjunctOutcome
 
 
@@ -25,6 +26,8 @@ class Report:
     requests: int | None = None
     note: str | None = None
     """Text instead of levels, where a policy hides them."""
+    _labels: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """The `Predicate.labels` of the filter."""
 
     def level(self, name: str) -> LevelReport | None:
         """Return the metrics of a level; None if the scan does not have it."""
@@ -50,7 +53,9 @@ class Report:
 
 
 def add_level(report: Report, level: LevelReport) -> None:
-    """Add the metrics of some units to their level. A level that is not in the report is appended."""
+    """Add the metrics of some units to their level, by the conditions that the user wrote. A level that is not in the
+    report is appended."""
+    level = replace(level, by_predicate=label_outcomes(level.by_predicate, report._labels))
     known = report.level(level.level)
     if known is None:
         report.levels.append(level)
@@ -92,7 +97,7 @@ def describe_outcome(outcome: ConjunctOutcome) -> str:
         return f"skipped {outcome.skipped:,}"
     if outcome.unused_because is None:
         return "checked, nothing to skip"
-    if is_proven(outcome):
+    if is_not_needed(outcome):
         return outcome.unused_because
     return f"not used: {outcome.unused_because}"
 

@@ -32,7 +32,7 @@ import pyarrow as pa
 from tamis.engines.duckdb.dialect.syntax import Block, Json, Reference, fold_name
 from tamis.errors import ExpressionError
 from tamis.expr.bind import bind
-from tamis.expr.functions.table import MIRRORED, may_fail
+from tamis.expr.functions.table import may_fail, mirror
 from tamis.expr.literals import literal
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_, not_, or_
 from tamis.query.sql.scopes import Field
@@ -176,10 +176,10 @@ class _Converter:
             column = self._find_column(left)
             return Call(sign, (column, self._convert_constant(column, right)))
         column = self._find_column(right)
-        return Call(MIRRORED[sign], (column, self._convert_constant(column, left)))
+        return mirror(Call(sign, (self._convert_constant(column, left), column)))
 
     def _convert_function(self, node: Json) -> _Pushed:
-        name, arguments = node.get("function_name"), _get_arguments(node)
+        name, arguments = node.get("function_name"), [each["expression"] for each in node.get("arguments", ())]
         is_scalar = not (node.get("filter") or node.get("distinct") or node.get("schema") or node.get("catalog"))
         if name not in ("~~", "!~~", "^@", "starts_with") or len(arguments) != 2 or not is_scalar:
             raise NotPushable
@@ -236,8 +236,6 @@ class _Converter:
         match node:
             case {"class": "CONSTANT", "literal": {"kind": str() as kind, "text": str() as text}}:
                 return read_literal(kind, text)
-            case {"class": "CONSTANT", "value": {"is_null": False, "type": {"id": str() as kind} as given} as found}:
-                return read_stored_value(kind, found.get("value"), given.get("type_info"))
             case {"class": "PARAMETER", "identifier": str() as name} if name in self._parameters:
                 return Constant(self._parameters[name], is_typed=True)
             case {"class": "CAST", "try_cast": False, "child": {"class": "CONSTANT"} as child}:
@@ -249,12 +247,6 @@ class _Converter:
 def _is_called(reference: Reference, source: Sequence[str]) -> bool:
     called = tuple(map(fold_name, reference.qualifier))
     return called[-len(source) :] == tuple(source)
-
-
-def _get_arguments(node: Json) -> list[Json]:
-    if "arguments" in node:
-        return [each["expression"] for each in node["arguments"]]
-    return list(node.get("children", ()))
 
 
 # --- Constants of a DuckDB query, and the values that columns of each type are compared with --------------------------
@@ -284,7 +276,7 @@ class NotPushable(Exception):
 
 
 def read_literal(kind: str, text: str) -> Constant:
-    """Read a constant as DuckDB 2.0 and later serialise it."""
+    """Read a constant as DuckDB serialises it."""
     match kind:
         case "STRING":
             return Constant(text, is_typed=False)
@@ -299,29 +291,10 @@ def read_literal(kind: str, text: str) -> Constant:
             raise NotPushable
 
 
-def read_stored_value(kind: str, value: Any, type_info: Any) -> Constant:
-    """Read a constant as DuckDB before 2.0 serialises it."""
-    match kind, value:
-        case "VARCHAR", str():
-            return Constant(value, is_typed=False)
-        case "INTEGER" | "BIGINT", int():
-            return Constant(value, is_typed=True)
-        case "BOOLEAN", bool():
-            return Constant(value, is_typed=True)
-        case "DOUBLE", float():
-            return Constant(value, is_typed=True)
-        case "DECIMAL", int() if isinstance(type_info, dict) and isinstance(type_info.get("scale"), int):
-            return Constant(Decimal(value).scaleb(-type_info["scale"]), is_typed=True)
-        case _:
-            raise NotPushable
-
-
 def read_cast_type(node: Json) -> str:
     """Return the name of the type that a constant is cast to."""
     match node:
         case {"type_expr": {"type_name": str() as name, "children": []}}:
-            return name.upper()
-        case {"cast_type": {"id": str() as name}}:
             return name.upper()
         case _:
             raise NotPushable

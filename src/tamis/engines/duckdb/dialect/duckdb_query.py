@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -212,8 +212,6 @@ class _ViewPlanner:
             raise TableNotFound(
                 str(error).replace(TABLE_BY_PATH_SYNTAX, TABLE_BY_PATH_SYNTAX.replace("`", '"'))
             ) from error
-        if planned is None:
-            raise TableNotFound(f"no table {'.'.join(name)!r}: register it with c.register(name, table)")
         known = self._found.setdefault(key, (name, planned))
         if known[0] != name and _find_handles(known[1].node) != _find_handles(planned.node):
             raise InvalidArgument(
@@ -222,13 +220,11 @@ class _ViewPlanner:
             )
 
     def _find_optional(self, name: tuple[str, ...]) -> None:
-        try:
-            planned = None if _fold_parts(name) in self._found else self._tables.scan(name, self._column_ids)
-        except TableError:
-            # The name does not refer to a table.
+        if _fold_parts(name) in self._found:
             return
-        if planned is not None:
-            self._found[_fold_parts(name)] = name, planned
+        # The name may not refer to a table.
+        with suppress(TableError):
+            self._found[_fold_parts(name)] = name, self._tables.scan(name, self._column_ids)
 
     def _is_common(self, name: tuple[str, ...]) -> bool:
         return len(name) == 1 and fold_name(name[0]) in self._syntax.commons
@@ -457,7 +453,13 @@ def find_result_columns(
 
 
 def make_relation(connection: duckdb.DuckDBPyConnection, text: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
-    return connection.sql(text) if not parameters else connection.sql(text, params=parameters)
+    """Return a query as a lazy relation of DuckDB; raise DuckDB's error with its position."""
+    try:
+        return connection.sql(text) if not parameters else connection.sql(text, params=parameters)
+    except (duckdb.BinderException, duckdb.CatalogException):
+        # A relation does not tell the position. A query that cannot be bound does not run here either.
+        connection.execute(text, parameters or None)
+        raise
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Any
 
 import duckdb
 
-from tamis.errors import ParseError, UnsupportedFeature
+from tamis.errors import ParseError, Position, UnsupportedFeature, format_position
 
 Json = Mapping[str, Any]
 
@@ -95,10 +95,30 @@ class Syntax:
 
 
 def format_duckdb_error(error: BaseException) -> str:
-    """Return DuckDB's error message about a text in one line, including its advice."""
-    text = re.split(r"\n\s*LINE \d+:", str(error))[0]
-    text = re.sub(r"^(?:[A-Z][A-Za-z]* )+Error: ", "", " ".join(text.split()))
-    return text or type(error).__name__
+    """Return the first line of DuckDB's error message about a text, its suggestion of a name, and the position.
+
+    >>> format_duckdb_error(Exception("Binder Error: no b!\\nDid you mean a?\\n\\nLINE 2: , b FROM t\\n          ^"))
+    'no b! Did you mean a? (at: query, line 2, character 3)'
+    """
+    first, *others = str(error).splitlines() or [""]
+    text = re.sub(r"^(?:[A-Z][A-Za-z]* )+Error: ", "", " ".join(first.split()))
+    suggested = next((line.strip() for line in others if _SUGGESTION.match(line)), None)
+    position = _find_position(str(error))
+    where = "" if position is None else f" (at: query, {format_position(position)})"
+    return f"{text or type(error).__name__}{f' {suggested}' if suggested else ''}{where}"
+
+
+_SUGGESTION = re.compile(r"\s*(?:Did you mean|Candidate bindings:)")
+_MARKED_LINE = re.compile(r"^LINE (?P<line>\d+): (?P<shown>.*)\n(?P<indent> *)\^", re.MULTILINE)
+
+
+def _find_position(message: str) -> Position | None:
+    """Return the position that an error of DuckDB marks; None if it marks none, or shows only a part of a long line."""
+    found = _MARKED_LINE.search(message)
+    if found is None or found["shown"].startswith("..."):
+        return None
+    column = len(found["indent"]) - len(f"LINE {found['line']}: ") + 1
+    return Position(column, line=int(found["line"]), column=column)
 
 
 def fold_name(name: str) -> str:
@@ -318,9 +338,7 @@ def _iter_source_aliases(node: object) -> Iterator[str]:
 
 
 def _make_reference(node: Json) -> Reference:
-    qualified = node.get("qualified_name")
-    path = qualified.get("path") if isinstance(qualified, dict) else None
-    name = tuple(path or filter(None, (node.get("catalog_name"), node.get("schema_name"), node.get("table_name"))))
+    name = tuple(node["qualified_name"]["path"])
     if node.get("at_clause") is not None:
         raise UnsupportedFeature(
             f"{'.'.join(name)} AT (…): dialect='duckdb' does not support time travel. Register the version, "

@@ -1,11 +1,4 @@
-"""Spark's functions of lists, maps, structs, sequences and vectors as DuckDB expressions.
-
-`MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
-and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
-
-This module includes the entries of `lambdas` (functions that take lambda functions), `json_functions` and `items`
-(subscripts).
-"""
+"""Spark's functions of lists, maps, structs, sequences, vectors and JSON as DuckDB expressions."""
 
 from __future__ import annotations
 
@@ -14,18 +7,145 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.engines.duckdb.functions import items, json_functions, lambdas
 from tamis.engines.duckdb.functions.items import IS_LIST, NOT_LIST, SIZE_FUNCTION
+from tamis.engines.duckdb.functions.lambdas import let
 from tamis.engines.duckdb.translate.calls import (
-    CallBuilder,
+    Build,
+    BuildNamed,
+    CallMacro,
     Macros,
+    Rows,
+    Same,
     call_duckdb,
     call_macro,
-    make_fixed_arity_builder,
-    make_macro_builder,
+    has_null,
+    is_null,
+    make_struct,
     make_unsupported_error,
+    null_if,
+    read_constant,
     read_string_literal,
 )
+
+# --- Json functions -------------------------------------------------------------------------------------------------
+#
+# Spark's JSON functions as DuckDB expressions, where both read and write a text alike; other cases are rejected.
+
+
+def _write_json_cast(target: str, *kinds: str) -> str:
+    listed = ", ".join(f"'{kind}'" for kind in kinds)
+    return f"CASE WHEN json_type(j) IN ({listed}) THEN TRY_CAST(json_extract_string(j, '$') AS {target}) END"
+
+
+JSON_MACROS: Macros = {
+    "json_array_length": (
+        ("x",),
+        "CASE WHEN spark_is_json(x) AND json_type(x) = 'ARRAY' THEN CAST(json_array_length(x) AS INTEGER) END",
+    ),
+    "json_object_keys": (("x",), "CASE WHEN spark_is_json(x) AND json_type(x) = 'OBJECT' THEN json_keys(x) END"),
+    "json_value": (
+        ("x", "path"),
+        "CASE WHEN spark_is_json(x) THEN spark_json_text(json_extract(CAST(x AS JSON), path)) END",
+    ),
+    "json_text": (
+        ("x",),
+        # Spark reads a number with a fraction or an exponent as a double and writes that.
+        "CASE json_type(x) WHEN 'DOUBLE' THEN spark_string(CAST(x AS DOUBLE)) WHEN 'OBJECT' THEN spark_json_nested(x) "
+        "WHEN 'ARRAY' THEN spark_json_nested(x) ELSE json_extract_string(x, '$') END",
+    ),
+    "json_nested": (
+        ("x",),
+        "CASE WHEN regexp_matches(CAST(x AS VARCHAR), '[0-9][eE][-+0-9]|\\.[0-9]+0[^0-9]|[0-9.]{17,}') "
+        "THEN error('Spark writes a number within the JSON differently') ELSE CAST(x AS VARCHAR) END",
+    ),
+    "json_as_tinyint": (("j",), _write_json_cast("TINYINT", "BIGINT", "UBIGINT")),
+    "json_as_smallint": (("j",), _write_json_cast("SMALLINT", "BIGINT", "UBIGINT")),
+    "json_as_int": (("j",), _write_json_cast("INTEGER", "BIGINT", "UBIGINT")),
+    "json_as_bigint": (("j",), _write_json_cast("BIGINT", "BIGINT", "UBIGINT")),
+    "json_as_double": (
+        ("j",),
+        "CASE WHEN json_type(j) = 'VARCHAR' AND regexp_matches(CAST(j AS VARCHAR), '(?i)nan|inf') "
+        "THEN error('from_json: NaN and Infinity are not supported here') "
+        f"ELSE {_write_json_cast('DOUBLE', 'BIGINT', 'UBIGINT', 'DOUBLE')} END",
+    ),
+    "json_as_boolean": (("j",), _write_json_cast("BOOLEAN", "BOOLEAN")),
+    "json_as_string": (
+        ("j",),
+        "CASE WHEN json_type(j) IN ('DOUBLE', 'OBJECT', 'ARRAY') "
+        "THEN error('from_json: Spark writes a number with a fraction, an object or a list differently') "
+        "ELSE json_extract_string(j, '$') END",
+    ),
+    "json_object": (
+        ("x",),
+        "CASE WHEN x IS NULL OR trim(x) = '' THEN NULL WHEN NOT spark_is_json(x) THEN CAST('{}' AS JSON) "
+        "WHEN json_type(x) = 'OBJECT' AND len(json_keys(x)) = len(list_distinct(json_keys(x))) THEN CAST(x AS JSON) "
+        "ELSE error('from_json: the text must be a JSON object without duplicate names') END",
+    ),
+    "to_json": (
+        ("x",),
+        "CASE WHEN regexp_matches(typeof(x), "
+        "'(DOUBLE|FLOAT|DECIMAL|TIME|BLOB|INTERVAL|HUGEINT|NULL|MAP\\((STRUCT|MAP)|STRUCT\\([A-Z]+[^A-Z ])') "
+        "OR NOT regexp_matches(typeof(x), '^(STRUCT|MAP)|\\]$') "
+        "THEN error('to_json: the embedded engine writes values of this type differently') "
+        "WHEN contains(typeof(x), 'MAP(') OR contains(typeof(x), '[]') "
+        "THEN CASE WHEN regexp_matches(CAST(to_json(x) AS VARCHAR), '\\bnull\\b') "
+        "THEN error('to_json: NULL within lists and maps is not supported here') ELSE CAST(to_json(x) AS VARCHAR) END "
+        "WHEN x IS NOT NULL THEN CAST(json_merge_patch('{}', to_json(x)) AS VARCHAR) END",
+    ),
+    "is_json": (
+        ("x",),
+        # Spark also accepts single quotes, control characters in strings, and JSON that other text follows.
+        "CASE WHEN json_valid(x) THEN TRUE WHEN regexp_matches(x, '[\\x00-\\x1f'']') OR "
+        "len(list_filter(range(1, length(x)), lambda i: x[i] IN ('}', ']') AND json_valid(left(x, i)))) > 0 "
+        "THEN error('a text is not valid JSON, and Spark would read some of it') ELSE FALSE END",
+    ),
+}
+
+
+def _build_get_json_object(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    path = read_constant("get_json_object", "path", args[1])
+    if not path.startswith("$"):
+        return exp.cast(exp.null(), "string")
+    if re.fullmatch(r"\$(\.[A-Za-z_]\w*|\[\d+\]|\['[^'*\"\\]+'\])*", path) is None:
+        raise make_unsupported_error("get_json_object", f"the path {path!r} has more than names and indexes")
+    named = re.sub(r"\['([^']+)'\]", r'."\1"', path)
+    return call_macro("json_value", args[0], exp.Literal.string(named))
+
+
+_SIMPLE_TYPES = {
+    **{name: name for name in ("tinyint", "smallint", "int", "bigint", "double", "boolean", "string")},
+    "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint",
+}  # fmt: skip
+_FIELD = re.compile(r"\s*(?:`(?P<quoted>[^`]+)`|(?P<name>\w+))\s*(?:\s|:)\s*(?P<type>\w+)\s*(?:,|$)")
+
+
+def _build_from_json(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build a struct of the fields of a text. A field without the type of the schema is NULL, as in Spark."""
+    schema = read_string_literal(args[1]) if len(args) == 2 else None
+    if schema is None:
+        raise make_unsupported_error("from_json", "it takes a text and a constant schema here, without options")
+    inner = re.fullmatch(r"\s*struct\s*<(.*)>\s*", schema, re.IGNORECASE | re.DOTALL)
+    text = inner[1] if inner else schema
+    names: list[str] = []
+    values: list[exp.Expr] = []
+    offset = 0
+    while offset < len(text):
+        found = _FIELD.match(text, offset)
+        kind = _SIMPLE_TYPES.get(found["type"].lower()) if found else None
+        if found is None or kind is None:
+            raise make_unsupported_error("from_json", f"the schema {schema!r} has more than fields of plain types")
+        name = found["quoted"] or found["name"]
+        if '"' in name:
+            raise make_unsupported_error("from_json", "a field name contains a quote")
+        value = call_duckdb("json_extract", exp.to_identifier("_object"), exp.Literal.string(f'$."{name}"'))
+        names.append(name)
+        values.append(call_macro(f"json_as_{kind}", value))
+        offset = found.end()
+    if not names:
+        raise make_unsupported_error("from_json", "the schema is empty")
+    made = null_if(is_null(exp.to_identifier("_object")), make_struct(names, values))
+    return let("_object", call_macro("json_object", args[0]), made)
+
 
 _SORTABLE = "spark_ordered(x)"
 """A list whose items DuckDB orders as Spark does."""
@@ -39,9 +159,7 @@ _SUM = "list_reduce({}, lambda total, e: total + e{})"
 
 
 MACROS: Macros = {
-    **lambdas.MACROS,
-    **json_functions.MACROS,
-    **items.MACROS,
+    **JSON_MACROS,
     # --- Lists
     "ordered": (
         ("x",),
@@ -289,8 +407,6 @@ def _build_map(args: Sequence[exp.Expr]) -> exp.Expr | None:
 
 
 def _build_str_to_map(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if not 1 <= len(args) <= 3:
-        raise make_unsupported_error("str_to_map", "it takes a text and optionally two delimiters")
     delimiters = [*args[1:], *(exp.Literal.string(each) for each in (",", ":")[len(args) - 1 :])]
     for each in delimiters:
         text = read_string_literal(each)
@@ -301,84 +417,49 @@ def _build_str_to_map(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return call_macro("str_to_map", args[0], *delimiters)
 
 
-def _build_sort_array(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) not in (1, 2):
-        raise make_unsupported_error("sort_array", "it takes a list, and optionally whether to sort in ascending order")
-    return call_macro("sort_array", args[0], args[1] if len(args) == 2 else exp.true())
-
-
-def _build_array_join(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) not in (2, 3):
-        raise make_unsupported_error("array_join", "it takes a list, a delimiter, and optionally a text for NULL")
-    return call_macro("array_join", *args)
-
-
 def _build_named_struct(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    names = [read_string_literal(each) for each in args[::2]]
-    if not args or len(args) % 2 or None in names:
+    if not args or len(args) % 2:
         raise make_unsupported_error("named_struct", "it takes pairs of a constant name and a value")
-    fields = [
-        exp.PropertyEQ(this=exp.Literal.string(name), expression=value)
-        for name, value in zip(names, args[1::2], strict=True)
-    ]
-    return exp.Struct(expressions=fields)
+    return make_struct([read_constant("named_struct", "name", each) for each in args[::2]], args[1::2])
 
 
-def _make_norm_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        degree = [exp.cast(exp.Literal.number(2), "float")] if len(args) == 1 else []
-        return make_fixed_arity_builder(name, 2)([*args, *degree])
-
-    return build
+def _build_norm(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    degree = [exp.cast(exp.Literal.number(2), "float")] if len(args) == 1 else []
+    return call_macro(name, *args, *degree)
 
 
-def _build_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) == 1 and isinstance(args[0], exp.Null):
+def _build_size(args: Sequence[exp.Expr]) -> exp.Expr:
+    if has_null(args):
         return exp.cast(exp.null(), "int")
-    if len(args) != 1:
-        raise make_unsupported_error("size", f"it takes 1 argument, not {len(args)}")
     return call_macro("signed", call_duckdb(SIZE_FUNCTION, *args))
 
 
-def _build_array_size(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    is_null = len(args) == 1 and isinstance(args[0], exp.Null)
-    return exp.cast(exp.null(), "int") if is_null else make_fixed_arity_builder("array_size", 1)(args)
+def _build_array_size(args: Sequence[exp.Expr]) -> exp.Expr:
+    return exp.cast(exp.null(), "int") if has_null(args) else call_macro("array_size", *args)
 
 
-BUILDERS: dict[str, CallBuilder] = {
-    **lambdas.BUILDERS,
-    **json_functions.BUILDERS,
-    **items.BUILDERS,
-    **{
-        name: make_fixed_arity_builder(name, 1)
-        for name in (
-            "array_compact", "array_distinct", "array_max", "array_min", "flatten",
-            "map_from_entries",
-        )
-    },
-    **{
-        name: make_fixed_arity_builder(name, 2)
-        for name in (
-            "array_append", "array_except", "array_intersect", "array_position", "array_prepend",
-            "array_remove", "array_repeat", "array_union", "arrays_overlap", "trim_array",
-            "vector_cosine_similarity", "vector_inner_product", "vector_l2_distance",
-        )
-    },
-    **dict.fromkeys(("size", "cardinality"), _build_size),
-    "array_size": _build_array_size,
-    "sequence": make_macro_builder("sequence", MACROS),
-    "array_insert": make_fixed_arity_builder("array_insert", 3),
-    "slice": make_fixed_arity_builder("slice", 3),
-    "array_join": _build_array_join,
-    "sort_array": _build_sort_array,
-    "map_concat": _build_map_concat,
-    "map": _build_map,
-    "str_to_map": _build_str_to_map,
-    "named_struct": _build_named_struct,
-    **{name: _make_norm_builder(name) for name in ("vector_norm", "vector_normalize")},
-}  # fmt: skip
-
-SAME = frozenset({
-    "array", "explode", "explode_outer", "map_entries", "map_from_arrays", "map_keys", "map_values", "posexplode",
-    "posexplode_outer", "range", "struct",
-})  # fmt: skip
+ROWS: Rows = (
+    (
+        "array_append array_compact array_distinct array_except array_insert array_intersect array_max array_min "
+        "array_position array_prepend array_remove array_repeat array_union arrays_overlap flatten json_array_length "
+        "json_object_keys map_from_entries sequence slice to_json trim_array vector_cosine_similarity "
+        "vector_inner_product vector_l2_distance",
+        CallMacro(),
+    ),
+    ("get_json_object", Build(_build_get_json_object, (2,))),
+    ("from_json", Build(_build_from_json)),
+    ("size cardinality", Build(_build_size, (1,))),
+    ("array_size", Build(_build_array_size, (1,))),
+    ("array_join", Build(lambda args: call_macro("array_join", *args), (2, 3))),
+    ("sort_array", Build(lambda args: call_macro("sort_array", *(*args, exp.true())[:2]), (1, 2))),
+    ("map_concat", Build(_build_map_concat)),
+    ("map", Build(_build_map)),
+    ("str_to_map", Build(_build_str_to_map, (1, 2, 3))),
+    ("named_struct", Build(_build_named_struct)),
+    ("vector_norm vector_normalize", BuildNamed(_build_norm, (1, 2))),
+    (
+        "array explode explode_outer map_entries map_from_arrays map_keys map_values posexplode posexplode_outer range "
+        "struct",
+        Same(),
+    ),
+)

@@ -1,8 +1,5 @@
 """Spark's functions of dates, timestamps, times of day and intervals as DuckDB expressions.
 
-`MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
-and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
-
 The macros are in `engines.duckdb.macros.datetime_macros`. Beside this module, `datetime_patterns` translates patterns,
 `datetime_casts` translates casts and EXTRACT, and `intervals` translates the arithmetic of intervals.
 """
@@ -14,7 +11,6 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.engines.duckdb.functions.datetime_casts import MACROS as _CAST_MACROS
 from tamis.engines.duckdb.functions.datetime_casts import extract_field
 from tamis.engines.duckdb.functions.datetime_patterns import (
     DATE_UNITS,
@@ -26,88 +22,48 @@ from tamis.engines.duckdb.functions.datetime_patterns import (
 )
 from tamis.engines.duckdb.functions.intervals import infer_interval_fields
 from tamis.engines.duckdb.macros.datetime_macros import DAY, HOUR, MINUTE
-from tamis.engines.duckdb.macros.datetime_macros import MACROS as _TIME_MACROS
 from tamis.engines.duckdb.translate.calls import (
-    CallBuilder,
-    Macros,
+    Build,
+    BuildNamed,
+    CallMacro,
+    CallTyped,
+    Rows,
+    Same,
     call_duckdb,
     call_macro,
-    make_macro_builder,
+    call_typed,
+    has_null,
+    join_texts,
     make_unsupported_error,
-    read_string_literal,
+    read_constant,
 )
-
-MACROS: Macros = {**_TIME_MACROS, **_CAST_MACROS}
-
-
-def _make_macro_builder(name: str) -> CallBuilder:
-    return make_macro_builder(name, MACROS)
-
-
-def _make_casting_builder(name: str, *kinds: str) -> CallBuilder:
-    """Return a builder that casts each argument to a kind (date, timestamp, …) before it calls a macro.
-
-    An argument with an empty kind stays unchanged. The macro cannot cast by itself: the casts have overloads, which a
-    macro must not call with an argument of unknown type.
-    """
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) != len(kinds):
-            return None
-        if any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        return call_macro(
-            name, *(call_macro(f"as_{kind}", arg) if kind else arg for kind, arg in zip(kinds, args, strict=True))
-        )
-
-    return build
 
 
 def _build_date_part(args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build `date_part('field', x)`."""
-    if len(args) != 2:
-        return None
-    name = read_string_literal(args[0])
-    if name is None:
-        raise make_unsupported_error("date_part", "its field must be a constant")
-    return extract_field(name, args[1])
+    return extract_field(read_constant("date_part", "field", args[0]), args[1])
 
 
-def _make_field_builder(name: str, macro_name: str, *, is_interval: bool = False) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) != 1:
-            return None
-        if isinstance(args[0], exp.Null):
-            return exp.Null()
-        if infer_interval_fields(args[0]) is not None and not is_interval:
-            raise make_unsupported_error(name, "it takes a date or a timestamp: write EXTRACT for an interval")
-        return call_macro(macro_name, args[0])
-
-    return build
+_FIELD_MACROS = {"weekofyear": "part_week", "dayofyear": "part_doy", "second": "whole_second"}
 
 
-def _build_truncation(args: Sequence[exp.Expr], name: str, units: dict[str, str], macro_name: str) -> exp.Expr | None:
-    if len(args) != 2:
-        return None
-    value, unit = args
-    if isinstance(unit, exp.Null) or isinstance(value, exp.Null):
-        return exp.Null()
-    text = read_string_literal(unit)
-    if text is None:
-        raise make_unsupported_error(name, "its unit must be a constant")
+def _build_field(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    if infer_interval_fields(args[0]) is not None:
+        raise make_unsupported_error(name, "it takes a date or a timestamp: write EXTRACT for an interval")
+    return call_macro(_FIELD_MACROS.get(name, f"part_{name}"), args[0])
+
+
+def _build_truncation(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    (value, unit), units, macro = (
+        (args, DATE_UNITS, "truncated_date") if name == "trunc" else (args[::-1], TIME_UNITS, "truncated")
+    )
+    text = read_constant(name, "unit", unit)
     if text.lower() not in units:
         # Spark returns NULL, and DuckDB supports decades and centuries: an unknown unit is a mistake in both.
         known = ", ".join(dict.fromkeys(units.values()))
         raise make_unsupported_error(name, f"'{text}' is not a unit of time. Units: {known}")
     unit = exp.Literal.string(units[text.lower()])
-    return call_macro(macro_name, value if name == "trunc" else call_macro("as_timestamp", value), unit)
-
-
-def _read_constant(name: str, role: str, node: exp.Expr) -> str:
-    text = read_string_literal(node)
-    if text is None:
-        raise make_unsupported_error(name, f"its {role} must be a constant")
-    return text
+    return call_macro(macro, value if name == "trunc" else call_macro("as_timestamp", value), unit)
 
 
 def _build_formatting(name: str, value: exp.Expr, pattern: str) -> exp.Expr:
@@ -128,45 +84,27 @@ def _build_formatting(name: str, value: exp.Expr, pattern: str) -> exp.Expr:
         parts.append(
             call_duckdb("left", call_duckdb("strftime", value, exp.Literal.string("%Y")), exp.Literal.number(0))
         )
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = exp.DPipe(this=joined, expression=part)
-    return exp.Paren(this=joined)
+    return join_texts(*parts)
 
 
 def _build_date_format(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) != 2:
-        return None
-    if any(isinstance(arg, exp.Null) for arg in args):
-        return exp.Null()
     return _build_formatting(
-        "date_format", call_macro("as_clock", args[0]), _read_constant("date_format", "pattern", args[1])
+        "date_format", call_macro("as_clock", args[0]), read_constant("date_format", "pattern", args[1])
     )
 
 
-def _make_to_char_builder(name: str) -> CallBuilder:
-    """Return a builder for `to_char` of dates and times; a pattern of digits would format a number."""
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) != 2:
-            return None
-        pattern = _read_constant(name, "pattern", args[1])
-        if re.fullmatch(r"[09.,GDSLMIPR$]+", pattern) and re.search("[09]", pattern):
-            raise make_unsupported_error(name, "patterns of digits are not supported here")
-        return _build_formatting(name, call_macro("as_printed", args[0]), pattern)
-
-    return build
+def build_time_text(name: str, value: exp.Expr, pattern: str) -> exp.Expr:
+    """Build the text of a date or a timestamp; a pattern of digits would format a number."""
+    if re.fullmatch(r"[09.,GDSLMIPR$]+", pattern) and re.search("[09]", pattern):
+        raise make_unsupported_error(name, "patterns of digits are not supported here")
+    return _build_formatting(name, call_macro("as_printed", value), pattern)
 
 
 _DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
 
 
 def _build_from_unixtime(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) not in (1, 2):
-        return None
-    if any(isinstance(arg, exp.Null) for arg in args):
-        return exp.Null()
-    pattern = _read_constant("from_unixtime", "pattern", args[1]) if len(args) == 2 else _DEFAULT_PATTERN
+    pattern = read_constant("from_unixtime", "pattern", args[1]) if len(args) == 2 else _DEFAULT_PATTERN
     seconds = call_macro("timestamp_seconds", exp.cast(args[0], "bigint"))
     return _build_formatting("from_unixtime", call_macro("as_clock", seconds), pattern)
 
@@ -174,7 +112,7 @@ def _build_from_unixtime(args: Sequence[exp.Expr]) -> exp.Expr | None:
 def _build_parsing(name: str, args: Sequence[exp.Expr], *, is_try: bool, wants_time: bool = False) -> exp.Expr:
     """Build the timestamp of a text in a pattern, in the zone of the text if it has one."""
     try:
-        parsed: ParsedPattern = compile_parse_pattern(_read_constant(name, "pattern", args[1]))
+        parsed: ParsedPattern = compile_parse_pattern(read_constant(name, "pattern", args[1]))
     except UnsupportedPattern as reason:
         raise make_unsupported_error(name, str(reason)) from None
     shape = exp.Literal.string(parsed.shape)
@@ -192,33 +130,29 @@ def _build_parsing(name: str, args: Sequence[exp.Expr], *, is_try: bool, wants_t
     return call_macro(f"{prefix}parsed_{kind}", text, shape, *parts)
 
 
-def _make_parsing_builder(name: str, kind: str, *, is_try: bool = False) -> CallBuilder:
-    """Return a builder for `to_timestamp` and the like: a cast without a pattern, and else a parser."""
+_PARSED_KINDS = {
+    "to_timestamp": "timestamp",
+    "to_timestamp_ltz": "timestamp",
+    "to_timestamp_ntz": "timestamp_ntz",
+    "to_date": "date",
+    "to_time": "time",
+}
+
+
+def _build_cast_or_parsing(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    """Build `to_timestamp` and the like: a cast without a pattern, and else a parser."""
+    kind, is_try = _PARSED_KINDS[name.removeprefix("try_")], name.startswith("try_")
     cast = f"{'try_' if is_try else ''}as_{kind}"
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) not in (1, 2):
-            return None
-        if any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        if len(args) == 1:
-            return call_macro("to_timestamp_of" if cast == "as_timestamp" else cast, args[0])
-        if kind == "time":
-            return _build_parsing(name, args, is_try=is_try, wants_time=True)
-        found = call_macro("pick_timestamp", args[0], _build_parsing(name, args, is_try=is_try))
-        return found if kind == "timestamp" else call_macro(f"as_{kind}", found)
-
-    return build
+    if len(args) == 1:
+        return call_macro("to_timestamp_of" if cast == "as_timestamp" else cast, args[0])
+    if kind == "time":
+        return _build_parsing(name, args, is_try=is_try, wants_time=True)
+    found = call_macro("pick_timestamp", args[0], _build_parsing(name, args, is_try=is_try))
+    return found if kind == "timestamp" else call_macro(f"as_{kind}", found)
 
 
-def _build_unix_timestamp(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) not in (1, 2):
-        return None
-    if isinstance(args[0], exp.Null):
-        return exp.Null()
+def _build_unix_timestamp(args: Sequence[exp.Expr]) -> exp.Expr:
     pattern = args[1] if len(args) == 2 else exp.Literal.string(_DEFAULT_PATTERN)
-    if isinstance(pattern, exp.Null):
-        return exp.Null()
     parsed = _build_parsing("unix_timestamp", [args[0], pattern], is_try=False)
     return call_macro("whole_seconds", call_macro("pick_timestamp", args[0], parsed))
 
@@ -245,190 +179,121 @@ def _read_unit(name: str, node: exp.Expr) -> str:
     return found
 
 
-def _make_difference_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) == 2 and name != "timestampdiff":
-            return _make_casting_builder("days_between", "date", "date")(args)
-        if len(args) != 3:
-            return None
-        unit = _read_unit(name, args[0])
-        if any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        if unit in _UNIT_MONTHS:
-            return _make_casting_builder("between_months", "clock", "clock", "")(
-                [*args[1:], exp.Literal.number(_UNIT_MONTHS[unit])]
-            )
-        return _make_casting_builder("between_units", "clock", "clock", "")(
-            [*args[1:], exp.Literal.number(_UNIT_MICROSECONDS[unit])]
-        )
-
-    return build
-
-
-def _make_addition_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) == 2 and name != "timestampadd":
-            return _make_day_builder("date_add")(args)
-        if len(args) != 3:
-            return None
-        unit = _read_unit(name, args[0])
-        if any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        count = exp.cast(exp.Paren(this=args[1]), "bigint")
-        if unit in _UNIT_MONTHS:
-            months = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MONTHS[unit]))
-            return call_macro("moved", args[2], call_duckdb("to_months", exp.cast(exp.Paren(this=months), "int")))
-        if unit in ("day", "dayofyear", "week"):
-            days = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MICROSECONDS[unit] // DAY))
-            return call_macro("moved", args[2], call_duckdb("to_days", exp.cast(exp.Paren(this=days), "int")))
-        micros = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MICROSECONDS[unit]))
-        return call_macro("moved", args[2], call_duckdb("to_microseconds", exp.Paren(this=micros)))
-
-    return build
-
-
-def _make_day_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) != 2:
-            raise make_unsupported_error(name, "it takes a date and a number of days")
-        days = args[1].unnest()
-        digits = days.this if isinstance(days, exp.Neg) else days
-        is_fraction = isinstance(digits, exp.Literal) and not digits.is_string and not digits.name.isdecimal()
-        kind = getattr(days.args["to"].this, "name", "") if isinstance(days, exp.Cast) else ""
-        if is_fraction or kind in ("BIGINT", "DECIMAL", "DOUBLE", "FLOAT") or infer_interval_fields(days) is not None:
-            raise make_unsupported_error(name, "days must be an int, a smallint or a tinyint")
-        return _make_casting_builder(name, "date", "")(args)
-
-    return build
-
-
-def _build_months_between(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) not in (2, 3):
-        return None
-    if any(isinstance(arg, exp.Null) for arg in args):
-        return exp.Null()
-    return _make_casting_builder("months_between", "clock", "clock", "")(
-        [*args, *([exp.true()] if len(args) == 2 else [])]
+def _build_difference(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    if len(args) == 2:
+        return call_typed("days_between", args, CallTyped("date date"))
+    unit = _read_unit(name, args[0])
+    macro, size = (
+        ("between_months", _UNIT_MONTHS[unit]) if unit in _UNIT_MONTHS else ("between_units", _UNIT_MICROSECONDS[unit])
     )
+    return call_typed(macro, [*args[1:], exp.Literal.number(size)], CallTyped("clock clock any"))
 
 
-def _make_zero_filled_builder(name: str, size: int) -> CallBuilder:
-    """Return a builder for a function whose missing arguments are 0."""
+def _build_addition(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) == 2:
+        return _build_day("date_add", args)
+    unit = _read_unit(name, args[0])
+    if has_null(args):
+        return exp.Null()
+    count = exp.cast(exp.Paren(this=args[1]), "bigint")
+    if unit in _UNIT_MONTHS:
+        months = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MONTHS[unit]))
+        return call_macro("moved", args[2], call_duckdb("to_months", exp.cast(exp.Paren(this=months), "int")))
+    if unit in ("day", "dayofyear", "week"):
+        days = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MICROSECONDS[unit] // DAY))
+        return call_macro("moved", args[2], call_duckdb("to_days", exp.cast(exp.Paren(this=days), "int")))
+    micros = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MICROSECONDS[unit]))
+    return call_macro("moved", args[2], call_duckdb("to_microseconds", exp.Paren(this=micros)))
 
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) > size:
-            return None
-        if any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        missing = [exp.Literal.number(0) for _ in range(size - len(args))]
-        return call_macro(name, *args, *missing)
 
-    return build
+def _build_day(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    days = args[1].unnest()
+    digits = days.this if isinstance(days, exp.Neg) else days
+    is_fraction = isinstance(digits, exp.Literal) and not digits.is_string and not digits.name.isdecimal()
+    kind = getattr(days.args["to"].this, "name", "") if isinstance(days, exp.Cast) else ""
+    if is_fraction or kind in ("BIGINT", "DECIMAL", "DOUBLE", "FLOAT") or infer_interval_fields(days) is not None:
+        raise make_unsupported_error(name, "days must be an int, a smallint or a tinyint")
+    return call_typed(name, args, CallTyped("date any"))
+
+
+def _build_months_between(args: Sequence[exp.Expr]) -> exp.Expr:
+    rounds = [exp.true()] if len(args) == 2 else []
+    return call_typed("months_between", [*args, *rounds], CallTyped("clock clock any"))
+
+
+def _build_convert_timezone(args: Sequence[exp.Expr]) -> exp.Expr:
+    kinds = "any timestamp_ntz" if len(args) == 2 else "any any timestamp_ntz"
+    return call_typed("convert_timezone", args, CallTyped(kinds))
+
+
+_INTERVAL_FIELDS = {"make_dt_interval": 4, "make_ym_interval": 2, "make_interval": 7, "try_make_interval": 7}
+
+
+def _build_interval(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    """Build an interval from its fields; missing ones are 0."""
+    return call_macro(name, *args, *(exp.Literal.number(0) for _ in range(_INTERVAL_FIELDS[name] - len(args))))
 
 
 _TIME_UNIT_MICROSECONDS = {"hour": HOUR, "minute": MINUTE, "second": 1_000_000, "millisecond": 1_000, "microsecond": 1}
 
 
-def _make_time_builder(name: str) -> CallBuilder:
-    """Return a builder for `time_trunc` or `time_diff`, whose unit is a text."""
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) != (2 if name == "time_trunc" else 3):
-            return None
-        if any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        unit = _TIME_UNIT_MICROSECONDS.get(_read_constant(name, "unit", args[0]).lower())
-        if unit is None:
-            raise make_unsupported_error(
-                name, f"{args[0].sql('spark')} is not a unit. Units: {', '.join(_TIME_UNIT_MICROSECONDS)}"
-            )
-        if name == "time_trunc":
-            return call_macro("cut_time", call_macro("as_time", args[1]), exp.Literal.number(unit))
-        return _make_casting_builder("between_units", "time", "time", "")([*args[1:], exp.Literal.number(unit)])
-
-    return build
+def _build_time(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `time_trunc` or `time_diff`, whose unit is a text."""
+    unit = _TIME_UNIT_MICROSECONDS.get(read_constant(name, "unit", args[0]).lower())
+    if unit is None:
+        raise make_unsupported_error(
+            name, f"{args[0].sql('spark')} is not a unit. Units: {', '.join(_TIME_UNIT_MICROSECONDS)}"
+        )
+    if name == "time_trunc":
+        return call_macro("cut_time", call_macro("as_time", args[1]), exp.Literal.number(unit))
+    return call_typed("between_units", [*args[1:], exp.Literal.number(unit)], CallTyped("time time any"))
 
 
 def _build_time_bucket(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) != 2:
         raise make_unsupported_error("time_bucket", "it takes an interval and a timestamp here: buckets start at 1970")
-    found = _make_casting_builder("time_bucket", "", "clock")(args)
-    return None if found is None else call_duckdb("timezone", exp.Literal.string("UTC"), found)
+    return call_duckdb("timezone", exp.Literal.string("UTC"), call_typed("time_bucket", args, CallTyped("any clock")))
 
 
-BUILDERS: dict[str, CallBuilder] = {
-    **{
-        name: _make_macro_builder(name)
-        for name in (
-            "dayname",
-            "monthname",
-            "weekday",
-            "last_day",
-            "unix_date",
-            "date_from_unix_date",
-            "make_date",
-            "timestamp_seconds",
-            "timestamp_millis",
-            "timestamp_micros",
-            "make_timestamp",
-            "make_timestamp_ltz",
-            "make_timestamp_ntz",
-            "try_make_timestamp",
-            "try_make_timestamp_ltz",
-            "try_make_timestamp_ntz",
-            "make_time",
-            "time_from_micros",
-            "time_from_millis",
-            "time_from_seconds",
-        )
-    },
-    "add_months": _make_casting_builder("add_months", "date", ""),
-    "next_day": _make_casting_builder("next_day", "date", ""),
-    **{name: _make_casting_builder(name, "instant") for name in ("unix_micros", "unix_seconds", "unix_millis")},
-    "from_utc_timestamp": _make_casting_builder("from_utc_timestamp", "timestamp", ""),
-    "to_utc_timestamp": _make_casting_builder("to_utc_timestamp", "clock", ""),
-    "convert_timezone": lambda args: (
-        _make_casting_builder("convert_timezone", "", "timestamp_ntz")(args)
-        or _make_casting_builder("convert_timezone", "", "", "timestamp_ntz")(args)
+ROWS: Rows = (
+    (
+        "dayname monthname weekday last_day unix_date date_from_unix_date make_date timestamp_seconds timestamp_millis "
+        "timestamp_micros make_timestamp make_timestamp_ltz make_timestamp_ntz try_make_timestamp "
+        "try_make_timestamp_ltz try_make_timestamp_ntz make_time time_from_micros time_from_millis time_from_seconds",
+        CallMacro(),
     ),
-    **{name: _make_casting_builder(name, "time") for name in ("time_to_micros", "time_to_millis", "time_to_seconds")},
-    "make_dt_interval": _make_zero_filled_builder("make_dt_interval", 4),
-    "make_ym_interval": _make_zero_filled_builder("make_ym_interval", 2),
-    "make_interval": _make_zero_filled_builder("make_interval", 7),
-    "try_make_interval": _make_zero_filled_builder("try_make_interval", 7),
-    "date_sub": _make_day_builder("date_sub"),
-    **dict.fromkeys(("date_part", "datepart"), _build_date_part),
-    "year": _make_field_builder("year", "part_year"),
-    "quarter": _make_field_builder("quarter", "part_quarter"),
-    "month": _make_field_builder("month", "part_month"),
-    "weekofyear": _make_field_builder("weekofyear", "part_week"),
-    **{name: _make_field_builder(name, "part_day", is_interval=True) for name in ("day", "dayofmonth")},
-    "dayofweek": _make_field_builder("dayofweek", "part_dayofweek"),
-    "dayofyear": _make_field_builder("dayofyear", "part_doy"),
-    "hour": _make_field_builder("hour", "part_hour"),
-    "minute": _make_field_builder("minute", "part_minute"),
-    "second": _make_field_builder("second", "whole_second"),
-    "months_between": _build_months_between,
-    "date_trunc": lambda args: _build_truncation(args[::-1], "date_trunc", TIME_UNITS, "truncated"),
-    "trunc": lambda args: _build_truncation(args, "trunc", DATE_UNITS, "truncated_date"),
-    "date_format": _build_date_format,
-    **{name: _make_to_char_builder(name) for name in ("to_char", "to_varchar")},
-    "from_unixtime": _build_from_unixtime,
-    **{name: _make_parsing_builder(name, "timestamp") for name in ("to_timestamp", "to_timestamp_ltz")},
-    "to_timestamp_ntz": _make_parsing_builder("to_timestamp_ntz", "timestamp_ntz"),
-    "try_to_timestamp": _make_parsing_builder("try_to_timestamp", "timestamp", is_try=True),
-    "to_date": _make_parsing_builder("to_date", "date"),
-    "try_to_date": _make_parsing_builder("try_to_date", "date", is_try=True),
-    "to_time": _make_parsing_builder("to_time", "time"),
-    "try_to_time": _make_parsing_builder("try_to_time", "time", is_try=True),
-    **dict.fromkeys(("unix_timestamp", "to_unix_timestamp"), _build_unix_timestamp),
-    **{name: _make_difference_builder(name) for name in ("datediff", "date_diff")},
-    **{name: _make_difference_builder("timestampdiff") for name in ("timestampdiff", "timediff")},
-    **{name: _make_addition_builder(name) for name in ("date_add", "dateadd", "timestampadd")},
-    **{name: _make_time_builder(name) for name in ("time_trunc", "time_diff")},
-    "time_bucket": _build_time_bucket,
-}
-
-SAME = frozenset({
-    "curdate", "current_date", "current_time", "current_timestamp", "extract", "localtimestamp", "now",
-})  # fmt: skip
+    ("add_months next_day", CallTyped("date any")),
+    ("unix_micros unix_seconds unix_millis", CallTyped("instant")),
+    ("from_utc_timestamp", CallTyped("timestamp any")),
+    ("to_utc_timestamp", CallTyped("clock any")),
+    ("convert_timezone", Build(_build_convert_timezone, (2, 3))),
+    ("time_to_micros time_to_millis time_to_seconds", CallTyped("time")),
+    *(
+        (name, BuildNamed(_build_interval, tuple(range(most + 1)), propagates_null=True))
+        for name, most in _INTERVAL_FIELDS.items()
+    ),
+    ("date_sub", BuildNamed(_build_day, (2,))),
+    ("date_part datepart", Build(_build_date_part, (2,))),
+    (
+        "year quarter month weekofyear dayofweek dayofyear hour minute second",
+        BuildNamed(_build_field, (1,), propagates_null=True),
+    ),
+    ("day", CallTyped("any", "part_day")),
+    ("months_between", Build(_build_months_between, (2, 3), propagates_null=True)),
+    ("date_trunc trunc", BuildNamed(_build_truncation, (2,), propagates_null=True)),
+    ("date_format", Build(_build_date_format, (2,), propagates_null=True)),
+    ("from_unixtime", Build(_build_from_unixtime, (1, 2), propagates_null=True)),
+    (
+        "to_timestamp to_timestamp_ltz to_timestamp_ntz try_to_timestamp to_date try_to_date to_time try_to_time",
+        BuildNamed(_build_cast_or_parsing, (1, 2), propagates_null=True),
+    ),
+    ("unix_timestamp to_unix_timestamp", Build(_build_unix_timestamp, (1, 2), propagates_null=True)),
+    ("datediff date_diff", BuildNamed(_build_difference, (2, 3))),
+    ("timestampdiff timediff", BuildNamed(_build_difference, (3,))),
+    ("date_add dateadd", BuildNamed(_build_addition, (2, 3))),
+    ("timestampadd", BuildNamed(_build_addition, (3,))),
+    ("time_trunc", BuildNamed(_build_time, (2,), propagates_null=True)),
+    ("time_diff", BuildNamed(_build_time, (3,), propagates_null=True)),
+    ("time_bucket", Build(_build_time_bucket)),
+    ("curdate current_date current_time current_timestamp extract localtimestamp now", Same()),
+)

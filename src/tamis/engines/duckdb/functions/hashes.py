@@ -6,19 +6,21 @@ DuckDB's integers do not wrap around, so 32-bit products are computed in 64 bits
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from zlib import crc32
 
 from sqlglot import exp
 
 from tamis.engines.duckdb.translate.calls import (
-    CallBuilder,
+    Build,
+    Macro,
     Macros,
+    Rows,
     as_bytes,
     as_int,
     call_macro,
     is_text,
     make_unsupported_error,
-    require_argument_count,
 )
 
 _SEED = 42
@@ -86,6 +88,24 @@ _LANES = {
 }
 
 
+def _define_hash(name: str, of_number: str, of_text: str, of_bytes: str) -> list[Macro]:
+    """Return the overloads of the hash of one value, which is the seed for NULL."""
+    of_int, of_long = (f"{of_number.format(kind)}({{}}, seed)" for kind in ("int", "long"))
+    bodies = {
+        "BOOLEAN": of_int.format("CAST(x AS INTEGER)"),
+        **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER"), of_int.format("x")),
+        "BIGINT": of_long.format("x"),
+        "DATE": of_int.format("x - DATE '1970-01-01'"),
+        **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ"), of_long.format("epoch_us(x)")),
+        "VARCHAR": of_text,
+        "BLOB": of_bytes,
+    }
+    found: list[Macro] = [
+        ((f"x {kind}", "seed"), f"CASE WHEN x IS NULL THEN seed ELSE {body} END") for kind, body in bodies.items()
+    ]
+    return [*found, (("x", "seed"), f"error('{name} takes texts, bytes, whole numbers, dates and timestamps here')")]
+
+
 MACROS: Macros = {
     "crc32": (
         ("x",),
@@ -133,20 +153,9 @@ MACROS: Macros = {
         "CAST(octet_length(x) AS UBIGINT))",
     ),
     "signed_byte": (("x",), "(CAST('0x' || x AS INTEGER) + 128) % 256 - 128"),
-    "hash_one": [
-        (("x BOOLEAN", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_murmur_int(CAST(x AS INTEGER), seed) END"),
-        (("x TINYINT", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_murmur_int(x, seed) END"),
-        (("x SMALLINT", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_murmur_int(x, seed) END"),
-        (("x INTEGER", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_murmur_int(x, seed) END"),
-        (("x BIGINT", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_murmur_long(x, seed) END"),
-        (("x DATE", "seed"),
-         "CASE WHEN x IS NULL THEN seed ELSE spark_murmur_int(x - DATE '1970-01-01', seed) END"),
-        (("x TIMESTAMP", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_murmur_long(epoch_us(x), seed) END"),
-        (("x TIMESTAMPTZ", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_murmur_long(epoch_us(x), seed) END"),
-        (("x VARCHAR", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_murmur_bytes(encode(x), seed) END"),
-        (("x BLOB", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_murmur_bytes(x, seed) END"),
-        (("x", "seed"), "error('hash takes texts, bytes, whole numbers, dates and timestamps here')"),
-    ],
+    "hash_one": _define_hash(
+        "hash", "spark_murmur_{}", "spark_murmur_bytes(encode(x), seed)", "spark_murmur_bytes(x, seed)",
+    ),
     # xxHash
     "xx_last": (
         ("x",),
@@ -214,42 +223,30 @@ MACROS: Macros = {
         f"spark_xx_eight(h, CAST({_read_word('digits', 'size - size % 32 + 8 * i', 8)} AS UHUGEINT)), "
         "spark_xx_start(digits, size, spark_xx_unsigned(seed))))))",
     ),
-    "xxhash64_one": [
-        (("x BOOLEAN", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_xx_int(CAST(x AS INTEGER), seed) END"),
-        (("x TINYINT", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_xx_int(x, seed) END"),
-        (("x SMALLINT", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_xx_int(x, seed) END"),
-        (("x INTEGER", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_xx_int(x, seed) END"),
-        (("x BIGINT", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_xx_long(x, seed) END"),
-        (("x DATE", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_xx_int(x - DATE '1970-01-01', seed) END"),
-        (("x TIMESTAMP", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_xx_long(epoch_us(x), seed) END"),
-        (("x TIMESTAMPTZ", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_xx_long(epoch_us(x), seed) END"),
-        (("x VARCHAR", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_xx_bytes(hex(x), strlen(x), seed) END"),
-        (("x BLOB", "seed"), "CASE WHEN x IS NULL THEN seed ELSE spark_xx_bytes(hex(x), octet_length(x), seed) END"),
-        (("x", "seed"), "error('xxhash64 takes texts, bytes, whole numbers, dates and timestamps here')"),
-    ],
+    "xxhash64_one": _define_hash(
+        "xxhash64", "spark_xx_{}", "spark_xx_bytes(hex(x), strlen(x), seed)",
+        "spark_xx_bytes(hex(x), octet_length(x), seed)",
+    ),
 }  # fmt: skip
 
 
-def _make_hash_builder(name: str, seed_type: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if not args:
-            raise make_unsupported_error(name, "it takes at least one value")
-        found: exp.Expr = exp.cast(exp.Literal.number(_SEED), seed_type)
-        for value in args:
-            if isinstance(value, exp.Null):
-                continue
-            if not has_known_type(value):
-                raise make_unsupported_error(
-                    name, "a computed value may have another type here: cast it, as in CAST(x AS INT)"
-                )
-            found = call_macro(f"{name}_one", value, found)
-        return found
-
-    return build
+def _build_hash(name: str, seed_type: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if not args:
+        raise make_unsupported_error(name, "it takes at least one value")
+    found: exp.Expr = exp.cast(exp.Literal.number(_SEED), seed_type)
+    for value in args:
+        if isinstance(value, exp.Null):
+            continue
+        if not has_known_type(value):
+            raise make_unsupported_error(
+                name, "a computed value may have another type here: cast it, as in CAST(x AS INT)"
+            )
+        found = call_macro(f"{name}_one", value, found)
+    return found
 
 
 def has_known_type(node: exp.Expr) -> bool:
-    """Whether a value certainly has the same type in Spark and in DuckDB."""
+    """Return whether a value certainly has the same type in Spark and in DuckDB."""
     value = node.unnest()
     if isinstance(value, exp.Neg):
         value = value.this
@@ -259,21 +256,9 @@ def has_known_type(node: exp.Expr) -> bool:
     return isinstance(value, known) or is_text(value)
 
 
-def _build_crc32(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("crc32", args, 1)
-    return exp.Null() if isinstance(args[0], exp.Null) else call_macro("crc32", as_bytes(args[0]))
-
-
-def _build_sha2(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("sha2", args, 2)
-    if any(isinstance(arg, exp.Null) for arg in args):
-        return exp.Null()
-    return call_macro("sha2", as_bytes(args[0]), as_int(args[1]))
-
-
-BUILDERS: dict[str, CallBuilder] = {
-    "crc32": _build_crc32,
-    "sha2": _build_sha2,
-    "hash": _make_hash_builder("hash", "int"),
-    "xxhash64": _make_hash_builder("xxhash64", "bigint"),
-}
+ROWS: Rows = (
+    ("crc32", Build(lambda args: call_macro("crc32", as_bytes(args[0])), (1,), propagates_null=True)),
+    ("sha2", Build(lambda args: call_macro("sha2", as_bytes(args[0]), as_int(args[1])), (2,), propagates_null=True)),
+    ("hash", Build(partial(_build_hash, "hash", "int"))),
+    ("xxhash64", Build(partial(_build_hash, "xxhash64", "bigint"))),
+)

@@ -19,6 +19,7 @@ from tamis.engines.duckdb.translate.calls import (
     MACRO_PREFIX,
     call_duckdb,
     call_macro,
+    join_texts,
     make_unsupported_error,
     read_string_literal,
     strip_parentheses,
@@ -447,10 +448,7 @@ def _build_text(interval: exp.Expr, fields: IntervalFields) -> exp.Expr:
             continue
         whole = exp.Paren(this=exp.IntDiv(this=exp.Paren(this=rest), expression=exp.Literal.number(_UNIT_SIZES[field])))
         parts.append(exp.cast(whole, "varchar") if field == "day" else call_macro("two_digits", whole))
-    joined: exp.Expr = exp.Literal.string("INTERVAL '")
-    for part in (*parts, exp.Literal.string(f"' {name}")):
-        joined = exp.DPipe(this=joined, expression=part)
-    return exp.Paren(this=joined)
+    return join_texts(exp.Literal.string("INTERVAL '"), *parts, exp.Literal.string(f"' {name}"))
 
 
 def extract_interval_field(field: str, interval: exp.Expr) -> exp.Expr:

@@ -19,12 +19,15 @@ import duckdb
 from sqlglot import exp
 
 from tamis.engines.duckdb.translate.calls import (
-    CallBuilder,
+    BuildNamed,
+    CallMacro,
     Macro,
     Macros,
+    Rows,
     call_by_type,
+    call_macro,
     define_by_type,
-    make_fixed_arity_builder,
+    has_null,
     make_unsupported_error,
     read_string_literal,
 )
@@ -159,28 +162,24 @@ def build_subscript(value: exp.Expr, key: exp.Expr) -> exp.Expr:
     return call_by_type("field_of_digits" if re.fullmatch(r"\s*[+-]?\d+\s*", text) else "field", value, key)
 
 
-def _make_keyed_builder(name: str, make: CallBuilder) -> CallBuilder:
-    """Return a builder for a function of a list or map and a key. A literal NULL is rejected: it has no type."""
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if any(isinstance(each, exp.Null) for each in args):
-            raise make_unsupported_error(name, "a key must not be NULL without a type: cast it")
-        if len(args) != 2:
-            raise make_unsupported_error(name, f"it takes 2 arguments, not {len(args)}")
-        return make(args)
-
-    return build
+def _require_typed_key(name: str, args: Sequence[exp.Expr]) -> None:
+    """Raise an error for a literal NULL: it has no type."""
+    if has_null(args):
+        raise make_unsupported_error(name, "a key must not be NULL without a type: cast it")
 
 
-def _make_element_builder(name: str) -> CallBuilder:
-    return _make_keyed_builder(name, lambda args: call_by_type(name, *args))
+def _build_element(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    _require_typed_key(name, args)
+    return call_by_type(name, *args)
 
 
-BUILDERS: dict[str, CallBuilder] = {
-    **{name: _make_element_builder(name) for name in ("element_at", "try_element_at")},
-    **{
-        name: _make_keyed_builder(name, make_fixed_arity_builder(name, 2))
-        for name in ("array_contains", "map_contains_key")
-    },
-    "get": make_fixed_arity_builder("get", 2),
-}
+def _build_contains(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    _require_typed_key(name, args)
+    return call_macro(name, *args)
+
+
+ROWS: Rows = (
+    ("element_at try_element_at", BuildNamed(_build_element, (2,))),
+    ("array_contains map_contains_key", BuildNamed(_build_contains, (2,))),
+    ("get", CallMacro()),
+)

@@ -10,7 +10,18 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.engines.duckdb.translate.calls import CallBuilder, Macros, call_duckdb, call_macro, make_unsupported_error
+from tamis.engines.duckdb.translate.calls import (
+    Build,
+    BuildNamed,
+    Macros,
+    Rows,
+    call_duckdb,
+    call_macro,
+    is_null,
+    make_struct,
+    make_unsupported_error,
+    null_if,
+)
 
 MACROS: Macros = {
     "condition": (("b BOOLEAN",), "b"),
@@ -68,11 +79,7 @@ def _as_struct(node: exp.Expr, names: Sequence[str] = ()) -> exp.Expr:
         names if len(names) == len(items) else [_derive_field_name(each, f"col{n}") for n, each in enumerate(items, 1)]
     )
     values = [each.this if isinstance(each, exp.Alias) else each for each in items]
-    fields = [
-        exp.PropertyEQ(this=exp.Literal.string(name), expression=value)
-        for name, value in zip(named, values, strict=True)
-    ]
-    return exp.Struct(expressions=fields)
+    return make_struct(named, values)
 
 
 def _derive_field_name(node: exp.Expr, otherwise: str) -> str:
@@ -85,63 +92,41 @@ def _build_condition(body: exp.Expr) -> exp.Expr:
     return call_macro("condition", body)
 
 
-def _make_item_builder(name: str, function: str, *, is_condition: bool) -> CallBuilder:
-    """Return a builder for `filter` or `transform`. Their index is 0-based in Spark and 1-based in DuckDB."""
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) != 2:
-            raise make_unsupported_error(name, "it takes a list and a function")
-        parameters, body = _read_lambda(name, args[1], 1, 2)
-        if len(parameters) == 2:
-            position = exp.Sub(this=exp.to_identifier("_position"), expression=exp.Literal.number(1))
-            body = let(parameters[1], exp.cast(exp.Paren(this=position), "int"), body)
-            parameters[1] = exp.to_identifier("_position")
-        body = _build_condition(body) if is_condition else body
-        return call_duckdb(function, args[0], _build_lambda(body, *parameters))
-
-    return build
+def _build_item(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    """Build `filter`, `transform`, … of items. Their index is 0-based in Spark and 1-based in DuckDB."""
+    parameters, body = _read_lambda(name, args[1], 1, 2)
+    if len(parameters) == 2:
+        position = exp.Sub(this=exp.to_identifier("_position"), expression=exp.Literal.number(1))
+        body = let(parameters[1], exp.cast(exp.Paren(this=position), "int"), body)
+        parameters[1] = exp.to_identifier("_position")
+    body = body if name == "transform" else _build_condition(body)
+    function = "list_filter" if name == "filter" else "list_transform"
+    return call_duckdb(function, args[0], _build_lambda(body, *parameters))
 
 
-def _make_quantifier_builder(name: str, macro_name: str) -> CallBuilder:
-    """Return a builder for `exists` or `forall`, which combine the results for all items; some may be NULL."""
-    over_items = _make_item_builder(name, "list_transform", is_condition=True)
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        answers = over_items(args)
-        return None if answers is None else call_macro(macro_name, answers)
-
-    return build
+def _build_quantifier(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    """Build `exists` or `forall`, which combine the results for all items; some may be NULL."""
+    return call_macro("any_of" if name == "exists" else "all_of", _build_item(name, args))
 
 
-def _make_aggregate_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) not in (3, 4):
-            raise make_unsupported_error(
-                name, "it takes a list, a start value, a function, and optionally a second function"
-            )
-        items, start, merge, *finish = args
-        start = _as_struct(start)
-        names = [each.this.name for each in start.expressions] if isinstance(start, exp.Struct) else []
-        (total, item), body = _read_lambda(name, merge, 2, 2)
-        reduced = call_duckdb(
-            "list_reduce", exp.to_identifier("_items"), _build_lambda(_as_struct(body, names), total, item), start
-        )
-        if finish:
-            (parameter,), last = _read_lambda(name, finish[0], 1, 1)
-            reduced = let(parameter, reduced, last)
-        is_null = exp.Is(this=exp.to_identifier("_items"), expression=exp.null())
-        case = exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=reduced)
-        return let("_items", items, case)
-
-    return build
+def _build_aggregate(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    items, start, merge, *finish = args
+    start = _as_struct(start)
+    names = [each.this.name for each in start.expressions] if isinstance(start, exp.Struct) else []
+    (total, item), body = _read_lambda(name, merge, 2, 2)
+    reduced = call_duckdb(
+        "list_reduce", exp.to_identifier("_items"), _build_lambda(_as_struct(body, names), total, item), start
+    )
+    if finish:
+        (parameter,), last = _read_lambda(name, finish[0], 1, 1)
+        reduced = let(parameter, reduced, last)
+    return let("_items", items, null_if(is_null(exp.to_identifier("_items")), reduced))
 
 
 def _build_array_sort(args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build a stable insertion sort, as in Java: each item goes before the sorted items that it is smaller than."""
     if len(args) == 1:
         return call_macro("array_sort", *args)
-    if len(args) != 2:
-        raise make_unsupported_error("array_sort", "it takes a list, and optionally a comparator")
     if not isinstance(args[1], exp.Lambda) and not args[1].is_int:
         raise make_unsupported_error(
             "array_sort", "its comparator must be a lambda function of two items that returns a whole number"
@@ -162,8 +147,6 @@ def _build_array_sort(args: Sequence[exp.Expr]) -> exp.Expr | None:
 
 
 def _build_zip_with(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) != 3:
-        raise make_unsupported_error("zip_with", "it takes two lists and a function")
     (left, right), body = _read_lambda("zip_with", args[2], 2, 2)
     pair = exp.to_identifier("_pair")
     first, second = (call_duckdb("struct_extract", pair.copy(), exp.Literal.number(n)) for n in (1, 2))
@@ -180,27 +163,20 @@ def _take_entry(name: str, function: exp.Expr) -> exp.Lambda:
     return _build_lambda(let(key, of_key, let(value, of_value, body)), entry)
 
 
-def _make_entry_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) != 2:
-            raise make_unsupported_error(name, "it takes a map and a function")
-        function = _take_entry(name, args[1])
-        if name == "map_filter":
-            return call_duckdb(
-                "map_from_entries", call_duckdb("list_filter", call_duckdb("map_entries", args[0]), function)
-            )
-        map_ = exp.to_identifier("_map")
-        changed = call_duckdb("list_transform", call_duckdb("map_entries", map_.copy()), function)
-        if name == "transform_keys":
-            return let(map_, args[0], call_duckdb("map", changed, call_duckdb("map_values", map_.copy())))
-        return let(map_, args[0], call_duckdb("map", call_duckdb("map_keys", map_.copy()), changed))
-
-    return build
+def _build_entry(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    function = _take_entry(name, args[1])
+    if name == "map_filter":
+        return call_duckdb(
+            "map_from_entries", call_duckdb("list_filter", call_duckdb("map_entries", args[0]), function)
+        )
+    map_ = exp.to_identifier("_map")
+    changed = call_duckdb("list_transform", call_duckdb("map_entries", map_.copy()), function)
+    if name == "transform_keys":
+        return let(map_, args[0], call_duckdb("map", changed, call_duckdb("map_values", map_.copy())))
+    return let(map_, args[0], call_duckdb("map", call_duckdb("map_keys", map_.copy()), changed))
 
 
 def _build_map_zip_with(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) != 3:
-        raise make_unsupported_error("map_zip_with", "it takes two maps and a function")
     (key, *values), body = _read_lambda("map_zip_with", args[2], 3, 3)
     maps, keys = [exp.to_identifier(name) for name in ("_map1", "_map2")], exp.to_identifier("_keys")
     for value, map_ in zip(values, maps, strict=True):
@@ -217,40 +193,26 @@ def _build_arrays_zip(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if not args:
         raise make_unsupported_error("arrays_zip", "it takes at least one list")
     names = [_derive_field_name(each, str(index)) for index, each in enumerate(args)]
-    return _build_zip([each.this if isinstance(each, exp.Alias) else each for each in args], names)
-
-
-def _build_zip(lists: Sequence[exp.Expr], names: Sequence[str]) -> exp.Expr:
     item = exp.to_identifier("_item")
-    each = exp.Struct(
-        expressions=[
-            exp.PropertyEQ(
-                this=exp.Literal.string(name),
-                expression=call_duckdb("struct_extract", item.copy(), exp.Literal.number(position)),
-            )
-            for position, name in enumerate(names, 1)
-        ]
-    )
-    given = [exp.to_identifier(f"_list{index}") for index in range(len(lists))]
-    is_null = exp.or_(*(exp.Is(this=list_.copy(), expression=exp.null()) for list_ in given))
+    positions = (exp.Literal.number(position) for position in range(1, len(args) + 1))
+    each = make_struct(names, [call_duckdb("struct_extract", item.copy(), position) for position in positions])
+    given = [exp.to_identifier(f"_list{index}") for index in range(len(args))]
     zipped = call_duckdb(
         "list_transform", call_duckdb("list_zip", *(list_.copy() for list_ in given)), _build_lambda(each, item)
     )
-    found: exp.Expr = exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=zipped)
-    for name, list_ in zip(given, lists, strict=True):
-        found = let(name, list_, found)
+    found = null_if(exp.or_(*(is_null(list_.copy()) for list_ in given)), zipped)
+    for name, arg in zip(given, args, strict=True):
+        found = let(name, arg.this if isinstance(arg, exp.Alias) else arg, found)
     return found
 
 
-BUILDERS: dict[str, CallBuilder] = {
-    "array_sort": _build_array_sort,
-    "arrays_zip": _build_arrays_zip,
-    "zip_with": _build_zip_with,
-    "transform": _make_item_builder("transform", "list_transform", is_condition=False),
-    "filter": _make_item_builder("filter", "list_filter", is_condition=True),
-    "exists": _make_quantifier_builder("exists", "any_of"),
-    "forall": _make_quantifier_builder("forall", "all_of"),
-    **{name: _make_aggregate_builder(name) for name in ("aggregate", "reduce")},
-    **{name: _make_entry_builder(name) for name in ("map_filter", "transform_keys", "transform_values")},
-    "map_zip_with": _build_map_zip_with,
-}
+ROWS: Rows = (
+    ("array_sort", Build(_build_array_sort, (1, 2))),
+    ("arrays_zip", Build(_build_arrays_zip)),
+    ("zip_with", Build(_build_zip_with, (3,))),
+    ("transform filter", BuildNamed(_build_item, (2,))),
+    ("exists forall", BuildNamed(_build_quantifier, (2,))),
+    ("aggregate reduce", BuildNamed(_build_aggregate, (3, 4))),
+    ("map_filter transform_keys transform_values", BuildNamed(_build_entry, (2,))),
+    ("map_zip_with", Build(_build_map_zip_with, (3,))),
+)

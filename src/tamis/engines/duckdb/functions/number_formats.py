@@ -12,17 +12,21 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from tamis.engines.duckdb.functions.datetimes import build_time_text
 from tamis.engines.duckdb.translate.calls import (
-    CallBuilder,
+    Build,
+    BuildNamed,
     Macros,
+    Rows,
     as_bytes,
     as_int,
     as_text,
     call_duckdb,
     call_macro,
+    join_texts,
     make_unsupported_error,
+    read_constant,
     read_string_literal,
-    require_argument_count,
 )
 
 _FORMAT = re.compile(
@@ -224,44 +228,31 @@ def _parse_format(name: str, text: str) -> _Format:
     return made
 
 
-def is_number_format(text: str) -> bool:
-    return _FORMAT.fullmatch(text.upper()) is not None
-
-
-def make_to_char_builder(name: str, of_time: CallBuilder) -> CallBuilder:
-    """Return a builder for `to_char`: the format decides between numbers, bytes and the builder `of_time`."""
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        require_argument_count(name, args, 2)
-        if any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        text = read_string_literal(args[1])
-        if text is None:
-            raise make_unsupported_error(name, "its format must be a constant")
-        if text.lower() == "hex":
-            return call_duckdb("hex", as_bytes(args[0]))
-        if text.lower() == "base64":
-            return call_macro("base64", as_bytes(args[0]))
-        if text.lower() == "utf-8":
-            return call_duckdb("decode", as_bytes(args[0]))
-        if not is_number_format(text):
-            return of_time(args)
-        found = _parse_format(name, text)
-        if len({group[0] for group in found.groups}) > 1:
-            raise make_unsupported_error(name, f"some groups of the format {text!r} start with 0 and some with 9")
-        sign = f"<{found.first}" if found.first else f">{found.last}" if found.last else ""
-        return call_macro(
-            "formatted",
-            call_macro("digits_of", args[0]),
-            exp.Literal.number(found.whole),
-            exp.Literal.number(found.part),
-            _build_separator_positions(found.groups),
-            exp.true() if found.groups[0][0] == "0" else exp.false(),
-            exp.Literal.string(sign),
-            exp.Literal.string(found.currency),
-        )
-
-    return build
+def _build_to_char(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `to_char`: the format decides between numbers, bytes and times."""
+    text = read_constant(name, "format", args[1])
+    if text.lower() == "hex":
+        return call_duckdb("hex", as_bytes(args[0]))
+    if text.lower() == "base64":
+        return call_macro("base64", as_bytes(args[0]))
+    if text.lower() == "utf-8":
+        return call_duckdb("decode", as_bytes(args[0]))
+    if _FORMAT.fullmatch(text.upper()) is None:
+        return build_time_text(name, args[0], text)
+    found = _parse_format(name, text)
+    if len({group[0] for group in found.groups}) > 1:
+        raise make_unsupported_error(name, f"some groups of the format {text!r} start with 0 and some with 9")
+    sign = f"<{found.first}" if found.first else f">{found.last}" if found.last else ""
+    return call_macro(
+        "formatted",
+        call_macro("digits_of", args[0]),
+        exp.Literal.number(found.whole),
+        exp.Literal.number(found.part),
+        _build_separator_positions(found.groups),
+        exp.true() if found.groups[0][0] == "0" else exp.false(),
+        exp.Literal.string(sign),
+        exp.Literal.string(found.currency),
+    )
 
 
 def _build_separator_positions(groups: Sequence[str]) -> exp.Expr:
@@ -273,20 +264,14 @@ def _build_separator_positions(groups: Sequence[str]) -> exp.Expr:
     return exp.cast(exp.Array(expressions=positions), "array<bigint>")
 
 
-def _make_number_parser(name: str, macro: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        require_argument_count(name, args, 2)
-        if any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        text = read_string_literal(args[1])
-        if text is None:
-            raise make_unsupported_error(name, "its format must be a constant")
-        found = _parse_format(name, text)
-        read = call_macro(macro, as_text(args[0]), exp.Literal.string(_write_format_regexp(found)))
-        kind = exp.DataType.build(f"decimal({found.whole + found.part}, {found.part})")
-        return exp.Cast(this=read, to=kind)
-
-    return build
+def _build_to_number(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    text = read_constant(name, "format", args[1])
+    found = _parse_format(name, text)
+    read = call_macro(
+        name.replace("to_number", "number_read"), as_text(args[0]), exp.Literal.string(_write_format_regexp(found))
+    )
+    kind = exp.DataType.build(f"decimal({found.whole + found.part}, {found.part})")
+    return exp.Cast(this=read, to=kind)
 
 
 def _write_format_regexp(found: _Format) -> str:
@@ -314,9 +299,6 @@ _PATTERN = re.compile(r"(?P<before>[^#0,.%\u2030E'\u00a4;-]*)(?P<whole>[#,]*[0,]
 
 
 def _build_format_number(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("format_number", args, 2)
-    if any(isinstance(arg, exp.Null) for arg in args):
-        return exp.Null()
     text = read_string_literal(args[1])
     if text is None:
         return call_macro("format_number", args[0], as_int(args[1]))
@@ -354,39 +336,30 @@ _CONVERSION = re.compile(
 _FLAGS = {"s": "-", "S": "-", "d": "-+ 0,(", "x": "-0", "X": "-0", "f": "-+ 0,(", "c": "-", "b": "-", "n": "", "%": ""}
 
 
-def _make_format_string_builder(name: str) -> CallBuilder:
-    """Return a builder for `format_string`, which formats each conversion apart, and NULL as the text null."""
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if not args:
-            raise make_unsupported_error(name, "it takes a format")
-        if isinstance(args[0], exp.Null):
-            return exp.Null()
-        text = read_string_literal(args[0])
-        if text is None:
-            raise make_unsupported_error(name, "its format must be a constant")
-        parts: list[exp.Expr] = [exp.Literal.string("")]
-        used = 0
-        for match in _CONVERSION.finditer(text):
-            kind = match["kind"]
-            if kind is None and match[0] == "%":
-                raise make_unsupported_error(name, "a % in its format does not start a conversion")
-            if kind is None or kind in ("%", "n"):
-                parts.append(exp.Literal.string(match[0] if kind is None else {"%": "%", "n": "\n"}[kind]))
-                continue
-            if kind not in _FLAGS or set(match["flags"]) - set(_FLAGS[kind]):
-                raise make_unsupported_error(name, f"{match[0]} means something else to the embedded engine")
-            index = int(match["index"]) - 1 if match["index"] else used
-            used += 0 if match["index"] else 1
-            if not 0 <= index < len(args) - 1:
-                raise make_unsupported_error(name, f"{match[0]} has no value")
-            parts.append(_build_conversion(name, match, args[index + 1].copy()))
-        joined = parts[0]
-        for part in parts[1:]:
-            joined = exp.DPipe(this=joined, expression=part)
-        return exp.Paren(this=joined)
-
-    return build
+def _build_format_string(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `format_string`, which formats each conversion apart, and NULL as the text null."""
+    if not args:
+        raise make_unsupported_error(name, "it takes a format")
+    if isinstance(args[0], exp.Null):
+        return exp.Null()
+    text = read_constant(name, "format", args[0])
+    parts: list[exp.Expr] = [exp.Literal.string("")]
+    used = 0
+    for match in _CONVERSION.finditer(text):
+        kind = match["kind"]
+        if kind is None and match[0] == "%":
+            raise make_unsupported_error(name, "a % in its format does not start a conversion")
+        if kind is None or kind in ("%", "n"):
+            parts.append(exp.Literal.string(match[0] if kind is None else {"%": "%", "n": "\n"}[kind]))
+            continue
+        if kind not in _FLAGS or set(match["flags"]) - set(_FLAGS[kind]):
+            raise make_unsupported_error(name, f"{match[0]} means something else to the embedded engine")
+        index = int(match["index"]) - 1 if match["index"] else used
+        used += 0 if match["index"] else 1
+        if not 0 <= index < len(args) - 1:
+            raise make_unsupported_error(name, f"{match[0]} has no value")
+        parts.append(_build_conversion(name, match, args[index + 1].copy()))
+    return join_texts(*parts)
 
 
 def _build_conversion(name: str, match: re.Match[str], value: exp.Expr) -> exp.Expr:
@@ -421,9 +394,9 @@ def _build_conversion(name: str, match: re.Match[str], value: exp.Expr) -> exp.E
     return call_duckdb("upper", found) if kind in ("S", "X") else found
 
 
-BUILDERS: dict[str, CallBuilder] = {
-    "to_number": _make_number_parser("to_number", "number_read"),
-    "try_to_number": _make_number_parser("try_to_number", "try_number_read"),
-    "format_number": _build_format_number,
-    **{name: _make_format_string_builder(name) for name in ("format_string", "printf")},
-}
+ROWS: Rows = (
+    ("to_char to_varchar", BuildNamed(_build_to_char, (2,), propagates_null=True)),
+    ("to_number try_to_number", BuildNamed(_build_to_number, (2,), propagates_null=True)),
+    ("format_number", Build(_build_format_number, (2,), propagates_null=True)),
+    ("format_string printf", BuildNamed(_build_format_string)),
+)

@@ -1,8 +1,4 @@
-"""Spark's functions of numbers, aggregate functions, and functions of any type as DuckDB expressions.
-
-`MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
-and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
-"""
+"""Spark's functions of numbers, aggregate functions, and functions of any type as DuckDB expressions."""
 
 from __future__ import annotations
 
@@ -11,20 +7,28 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tamis.engines.duckdb.translate.calls import (
-    CallBuilder,
+    Build,
+    BuildNamed,
+    CallMacro,
     Macro,
     Macros,
+    Refused,
+    Rows,
+    Same,
     as_int,
     call_by_type,
     call_duckdb,
     call_macro,
     define_by_type,
-    make_macro_builder,
+    has_null,
     make_unsupported_error,
 )
 from tamis.engines.duckdb.translate.operators import cast_operands, read_literal_precision
 
-_ROUND = "CASE WHEN abs(x) < 1e15 THEN CAST({0}(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS {1}) ELSE x END"
+_ROUND = (
+    "CASE WHEN abs(x) < 1e15 THEN CAST({0}(CAST(CAST(CAST(x AS DOUBLE) AS VARCHAR) AS DECIMAL(38, 18)), n) AS {1}) "
+    "ELSE {0}(x, n) END"
+)
 
 
 def _define_rounding(name: str, function: str) -> Macros:
@@ -150,7 +154,7 @@ MACROS: Macros = {
         "regexp_replace(regexp_replace(CASE name WHEN 'INTEGER' THEN 'int' WHEN 'VARCHAR' THEN 'string' "
         "WHEN 'FLOAT' THEN 'float' WHEN 'BLOB' THEN 'binary' WHEN 'TIMESTAMP' THEN 'timestamp_ntz' "
         "WHEN 'TIMESTAMP WITH TIME ZONE' THEN 'timestamp' WHEN '\"NULL\"' THEN 'void' "
-        "ELSE lower(name) END, '\\s', '', 'g'), 'hugeint', 'decimal(38,0)')",
+        "ELSE lower(name) END, '\\s', '', 'g'), 'hugeint', 'bigint')",
     ),
     "typeof": (
         ("x",),
@@ -183,60 +187,37 @@ MACROS: Macros = {
         name: (("a", "b"), f"nullif({name}(a, b), CAST('NaN' AS DOUBLE))")
         for name in ("corr", "regr_r2", "regr_slope", "regr_intercept")
     },
+    "regr_count": (("a", "b"), "CAST(regr_count(a, b) AS BIGINT)"),
 }  # fmt: skip
 
 
-def _make_rounding_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) not in (1, 2) or (len(args) == 2 and isinstance(args[1], exp.Null)):
-            return None
-        return call_by_type(name, args[0], args[1] if len(args) == 2 else exp.Literal.number(0))
-
-    return build
-
-
-def _make_unary_builder(name: str) -> CallBuilder:
-    return lambda args: call_by_type(name, args[0]) if len(args) == 1 else None
+def _build_rounding(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) == 2 and isinstance(args[1], exp.Null):
+        return None
+    return call_by_type(name, args[0], args[1] if len(args) == 2 else exp.Literal.number(0))
 
 
 def _build_abs(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) != 1:
-        return None
     # The module `intervals` translates the absolute value of an interval.
     return call_duckdb("abs", args[0]) if args[0].find(exp.Interval) is not None else call_by_type("absolute", args[0])
 
 
-def _make_cast_builder(name: str) -> CallBuilder:
-    """Return a builder for `double(x)`, which is `CAST(x AS DOUBLE)`, and the like."""
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) != 1:
-            raise make_unsupported_error(name, "it takes one argument")
-        return exp.Cast(this=args[0], to=exp.DataType.build(name, dialect="spark"))
-
-    return build
+def _build_cast(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `double(x)`, which is `CAST(x AS DOUBLE)`, and the like."""
+    kind = "decimal(10, 0)" if name == "decimal" else name
+    return exp.Cast(this=args[0], to=exp.DataType.build(kind, dialect="spark"))
 
 
 def _build_skewness(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) != 1:
-        return None
     value = call_by_type("double", args[0])
     return call_macro("skewness", *(call_duckdb(name, value.copy()) for name in ("count", "min", "max", "skewness")))
 
 
-def _make_percentile_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if name == "percentile_approx":
-            if len(args) not in (2, 3):
-                raise make_unsupported_error(name, "it takes two or three arguments")
-            # The result is exact: DuckDB looks at all values.
-            return call_duckdb("quantile_disc", *args[:2])
-        if len(args) != 2:
-            raise make_unsupported_error(name, "frequencies are not supported here: repeat the rows")
-        value = exp.Cast(this=args[0], to=exp.DataType.build("double", dialect="duckdb"))
-        return call_duckdb("quantile_cont", value, args[1])
-
-    return build
+def _build_percentile(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if len(args) != 2:
+        raise make_unsupported_error("percentile", "frequencies are not supported here: repeat the rows")
+    value = exp.Cast(this=args[0], to=exp.DataType.build("double", dialect="duckdb"))
+    return call_duckdb("quantile_cont", value, args[1])
 
 
 def _build_listagg(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -255,47 +236,33 @@ def _build_listagg(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return call_duckdb("string_agg", exp.Distinct(expressions=[value]) if is_distinct else value, *delimiter)
 
 
-def _make_first_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        match args:
-            case [value]:
-                return None
-            case [value, exp.Boolean(this=True)]:
-                return exp.IgnoreNulls(this=call_duckdb(name, value))
-            case [value, exp.Boolean(this=False)]:
-                return call_duckdb(name, value)
-            case _:
-                raise make_unsupported_error(name, "its second argument, whether to ignore NULL, must be TRUE or FALSE")
-
-    return build
+def _build_first(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    match args:
+        case [value]:
+            return None
+        case [value, exp.Boolean(this=True)]:
+            return exp.IgnoreNulls(this=call_duckdb(name, value))
+        case [value, exp.Boolean(this=False)]:
+            return call_duckdb(name, value)
+        case _:
+            raise make_unsupported_error(name, "its second argument, whether to ignore NULL, must be TRUE or FALSE")
 
 
-def _make_try_builder(name: str, kind: type[exp.Expr]) -> CallBuilder:
-    """Return a builder for `try_add` and the like: operands, and intervals, are typed as those of the operator."""
-    plain = make_macro_builder(f"try_{name}", MACROS)
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) == 2 and any(isinstance(arg.unnest(), exp.Interval) for arg in args):
-            return call_duckdb("try", kind(this=args[0], expression=args[1]))
-        return plain(cast_operands(name, *args) if len(args) == 2 else args)
-
-    return build
+def _build_try(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `try_add` and the like: operands, and intervals, are typed as those of the operator."""
+    operator = name.removeprefix("try_")
+    if any(isinstance(arg.unnest(), exp.Interval) for arg in args):
+        kind = {"add": exp.Add, "subtract": exp.Sub, "multiply": exp.Mul}[operator]
+        return call_duckdb("try", kind(this=args[0], expression=args[1]))
+    sides = cast_operands(operator, *args)
+    return exp.Null() if has_null(sides) else call_macro(name, *sides)
 
 
 def _build_try_divide(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    if len(args) != 2:
-        return None
     if isinstance(args[0].unnest(), exp.Interval):
         return call_macro("try_divide", *args)
     sides = cast_operands("divide", *args)
     return call_macro("try_quotient", *sides, *map(read_literal_precision, sides))
-
-
-def _make_shift_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        return build_shift(name, args[0], args[1]) if len(args) == 2 else None
-
-    return build
 
 
 def build_shift(name: str, value: exp.Expr, bits: exp.Expr) -> exp.Expr:
@@ -305,44 +272,78 @@ def build_shift(name: str, value: exp.Expr, bits: exp.Expr) -> exp.Expr:
     return call_macro(name, value, as_int(bits))
 
 
-BUILDERS: dict[str, CallBuilder] = {
-    **{name: make_macro_builder(name, MACROS) for name in (
-        "sec", "csc", "hypot", "expm1", "log1p", "bit_get", "width_bucket", "try_mod", "typeof", "corr", "regr_r2",
-        "regr_slope", "regr_intercept")},
-    "try_add": _make_try_builder("add", exp.Add),
-    "try_subtract": _make_try_builder("subtract", exp.Sub),
-    "try_multiply": _make_try_builder("multiply", exp.Mul),
-    "try_divide": _build_try_divide,
-    **{name: _make_shift_builder(name) for name in ("shiftleft", "shiftright", "shiftrightunsigned")},
-    "getbit": lambda args: call_macro("bit_get", *args) if len(args) == 2 else None,
-    "round": _make_rounding_builder("round"),
-    "bround": _make_rounding_builder("bround"),
-    "abs": _build_abs,
-    "negative": _make_unary_builder("negated"),
-    "positive": _make_unary_builder("positive"),
-    **{name: _make_cast_builder(name) for name in (
-        "bigint", "int", "smallint", "tinyint", "float", "double", "string", "boolean", "binary", "date", "timestamp",
-        "timestamp_ntz", "timestamp_ltz")},
-    "decimal": lambda args: _make_cast_builder("decimal(10, 0)")(args),
-    "any_value": lambda args: call_duckdb("first", *args) if len(args) == 1 else None,
-    "skewness": _build_skewness,
-    "try_sum": make_macro_builder("try_sum", MACROS),
-    "try_avg": lambda args: exp.Avg(this=args[0]) if len(args) == 1 else None,
-    "percentile": _make_percentile_builder("percentile"),
-    **dict.fromkeys(("percentile_approx", "approx_percentile"), _make_percentile_builder("percentile_approx")),
-    **dict.fromkeys(("listagg", "string_agg"), _build_listagg),
-    **{name: _make_first_builder(name) for name in ("first", "last")},
-}  # fmt: skip
+def _build_is_null(args: Sequence[exp.Expr]) -> exp.Expr:
+    return exp.Paren(this=exp.Is(this=args[0], expression=exp.null()))
 
-SAME = frozenset({
-    "acos", "acosh", "any", "approx_count_distinct", "array_agg", "asin", "asinh", "assert_true", "atan", "atan2",
-    "atanh", "avg", "between", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "case", "cast", "cbrt",
-    "coalesce", "collect_list", "collect_set", "cos", "cosh", "cot", "count_if", "covar_pop", "covar_samp",
-    "cume_dist", "degrees", "dense_rank", "div", "equal_null", "every", "exp", "first", "first_value", "greatest",
-    "grouping", "grouping_id", "if", "ifnull", "kurtosis", "lag", "last", "last_value", "lead", "least", "max",
-    "mean", "median", "min", "mod", "mode", "nth_value", "ntile", "nullif", "nvl", "nvl2", "percent_rank",
-    "percentile_cont", "percentile_disc", "pi", "pow", "power", "radians", "rand", "random", "rank", "regr_avgx",
-    "regr_avgy", "regr_count", "regr_sxx", "regr_sxy", "regr_syy", "row_number", "shiftleft", "shiftright", "sin",
-    "sinh", "some", "sqrt", "std", "stddev", "stddev_pop", "stddev_samp", "sum", "tan", "tanh", "var_pop", "var_samp",
-    "variance",
-})  # fmt: skip
+
+def _build_count(args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build `count(a, b)`, which counts the rows in which no argument is NULL."""
+    if len(args) < 2:
+        return None
+    is_null = exp.or_(*(exp.Is(this=each, expression=exp.null()) for each in args))
+    return exp.Count(this=exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=exp.Literal.number(1)))
+
+
+ROWS: Rows = (
+    ("ceil floor", CallMacro(or_same=True)),
+    ("ceiling", CallMacro("ceil", or_same=True)),
+    (
+        "log10 log2 isnan bit_count factorial pmod nanvl rint zeroifnull nullifzero sign sec csc hypot expm1 log1p "
+        "bit_get width_bucket try_mod typeof corr regr_r2 regr_slope regr_intercept regr_count try_sum",
+        CallMacro(),
+    ),
+    ("signum", CallMacro("sign")),
+    ("getbit", CallMacro("bit_get")),
+    ("log ln", Build(lambda args: call_macro("ln" if len(args) == 1 else "log", *args), (1, 2))),
+    ("isnull", Build(_build_is_null, (1,))),
+    ("isnotnull", Build(lambda args: exp.Not(this=_build_is_null(args)), (1,))),
+    ("e", Build(lambda args: exp.Literal.number("2.718281828459045e0"), (0,))),
+    ("try_add try_subtract try_multiply", BuildNamed(_build_try, (2,))),
+    ("try_divide", Build(_build_try_divide, (2,))),
+    (
+        "shiftleft shiftright shiftrightunsigned",
+        BuildNamed(lambda name, args: build_shift(name, args[0], args[1]), (2,)),
+    ),
+    ("round bround", BuildNamed(_build_rounding, (1, 2))),
+    ("abs", Build(_build_abs, (1,))),
+    ("negative", Build(lambda args: call_by_type("negated", args[0]), (1,))),
+    ("positive", Build(lambda args: call_by_type("positive", args[0]), (1,))),
+    (
+        "bigint int smallint tinyint float double decimal string boolean binary date timestamp timestamp_ntz "
+        "timestamp_ltz",
+        BuildNamed(_build_cast, (1,)),
+    ),
+    # --- Aggregates and windows
+    ("count", Build(_build_count)),
+    # DuckDB's `max_by` and `min_by` ignore rows in which the first argument is NULL.
+    ("max_by", Build(lambda args: call_duckdb("arg_max_null", *args) if len(args) == 2 else None, (2, 3))),
+    ("min_by", Build(lambda args: call_duckdb("arg_min_null", *args) if len(args) == 2 else None, (2, 3))),
+    ("any_value", Build(lambda args: call_duckdb("first", *args) if len(args) == 1 else None, (1, 2))),
+    ("skewness", Build(_build_skewness, (1,))),
+    ("try_avg", Build(lambda args: exp.Avg(this=args[0]), (1,))),
+    ("percentile", Build(_build_percentile)),
+    # The result is exact: DuckDB looks at all values.
+    ("percentile_approx approx_percentile", Build(lambda args: call_duckdb("quantile_disc", *args[:2]), (2, 3))),
+    ("listagg string_agg", Build(_build_listagg)),
+    ("first last", BuildNamed(_build_first)),
+    (
+        "any approx_count_distinct array_agg avg bit_and bit_or bit_xor bool_and bool_or collect_list collect_set "
+        "count_if covar_pop covar_samp cume_dist dense_rank every first_value grouping grouping_id kurtosis lag "
+        "last_value lead max mean median min mode nth_value ntile percent_rank percentile_cont percentile_disc rank "
+        "regr_avgx regr_avgy regr_sxx regr_sxy regr_syy row_number some std stddev stddev_pop stddev_samp "
+        "sum var_pop var_samp variance",
+        Same(),
+    ),
+    # --- Other functions
+    (
+        "acos acosh asin asinh assert_true atan atan2 atanh between case cast cbrt coalesce cos cosh cot degrees div "
+        "equal_null exp greatest if least mod nullif nvl2 pi pow power radians rand random sin sinh sqrt tan tanh",
+        Same(),
+    ),
+    ("version", Refused("it would return the version of the embedded engine")),
+    (
+        "user current_user session_user",
+        Refused("a filter does not know the user, only policies and queries of a session do"),
+    ),
+    ("current_schema current_database current_catalog", Refused("there is no session")),
+)

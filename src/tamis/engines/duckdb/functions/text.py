@@ -1,8 +1,5 @@
 """Spark's functions of texts and binary values as DuckDB expressions.
 
-`MACROS` holds the macros, `BUILDERS` builds a macro call or another DuckDB expression from the arguments of a function,
-and `SAME` names the functions that sqlglot's translation, or DuckDB's function of that name, computes as Spark does.
-
 Spark casts other values to texts (`contains(12, '1')`), and most functions return a text for bytes too: `spark_text` is
 that cast. If a function of bytes returns bytes, its macro has an overload with parameters of type BLOB. It slices and
 compares bytes by their hexadecimal digits, two per byte, because DuckDB has no functions for that.
@@ -14,30 +11,27 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from tamis.engines.duckdb.functions.hashes import BUILDERS as _HASH_BUILDERS
-from tamis.engines.duckdb.functions.hashes import MACROS as _HASHES
-from tamis.engines.duckdb.functions.number_formats import BUILDERS as _NUMBER_FORMAT_BUILDERS
-from tamis.engines.duckdb.functions.number_formats import MACROS as _NUMBER_FORMATS
-from tamis.engines.duckdb.functions.regexps import BUILDERS as _REGEXP_BUILDERS
-from tamis.engines.duckdb.functions.regexps import MACROS as _REGEXPS
-from tamis.engines.duckdb.macros.text_macros import BYTE_MACROS as _BYTES
-from tamis.engines.duckdb.macros.text_macros import MACROS as _TEXTS
 from tamis.engines.duckdb.translate.calls import (
     MAX_INT,
-    CallBuilder,
+    Build,
+    BuildNamed,
+    CallTyped,
     Macros,
+    Refused,
+    Rows,
+    Same,
     as_bytes,
     as_int,
     as_text,
     call_duckdb,
     call_macro,
+    call_typed,
+    has_null,
     is_constant,
     is_text,
-    make_refusing_builder,
-    make_typed_builder,
+    join_texts,
     make_unsupported_error,
     read_string_literal,
-    require_argument_count,
 )
 
 # --- Macros for `encode` and `decode` with the character sets that Spark supports -------------------------------------
@@ -144,14 +138,13 @@ def _write_decoding(otherwise: str) -> str:
     )
 
 
-def _write_validity_check(url: str) -> str:
-    """Write SQL for whether a text is not a valid URI."""
-    return (
-        rf"regexp_matches(regexp_replace({url}, {_ESCAPES}), '{_FORBIDDEN}|%|#.*#') "
-        f"OR regexp_matches({url}, '^[^/?#]*:') AND NOT regexp_matches({url}, '^[A-Za-z][A-Za-z0-9+.-]*:[^#]') "
-        f"OR regexp_matches({url}, '^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//$') "
-        rf"OR regexp_matches(regexp_replace({url}, '{_REST}', ''), '^[^?#]*[\[\]]') "
-    )
+_IS_INVALID = (
+    rf"regexp_matches(regexp_replace(x, {_ESCAPES}), '{_FORBIDDEN}|%|#.*#') "
+    "OR regexp_matches(x, '^[^/?#]*:') AND NOT regexp_matches(x, '^[A-Za-z][A-Za-z0-9+.-]*:[^#]') "
+    "OR regexp_matches(x, '^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//$') "
+    rf"OR regexp_matches(regexp_replace(x, '{_REST}', ''), '^[^?#]*[\[\]]') "
+)
+"""SQL for whether a text is not a valid URI."""
 
 
 def _strip_delimiter(value: str) -> str:
@@ -168,7 +161,7 @@ _OPAQUE = "regexp_matches(x, '^[A-Za-z][A-Za-z0-9+.-]*:[^/]')"
 
 def _write_parsing(otherwise: str) -> str:
     return (
-        f"CASE WHEN x IS NULL OR part IS NULL THEN NULL WHEN {_write_validity_check('x')} THEN {otherwise} "
+        f"CASE WHEN x IS NULL OR part IS NULL THEN NULL WHEN {_IS_INVALID} THEN {otherwise} "
         f"WHEN part = 'PROTOCOL' THEN nullif(regexp_extract(x, '{_SCHEME}', 1), '') WHEN part = 'REF' THEN {_REF} "
         f"WHEN {_OPAQUE} THEN NULL WHEN part = 'PATH' THEN {_PATH} WHEN part = 'QUERY' THEN {_QUERY} "
         f"WHEN part = 'FILE' THEN {_PATH} || coalesce('?' || {_QUERY}, '') "
@@ -204,38 +197,25 @@ URL_MACROS: Macros = {
     ],
 }
 
-MACROS: Macros = {**_TEXTS, **_BYTES, **CHARSET_MACROS, **_HASHES, **_NUMBER_FORMATS, **_REGEXPS, **URL_MACROS}
+MACROS: Macros = CHARSET_MACROS | URL_MACROS
 
 # --- Calls ---------------------------------------------------------------------------------------------------------
 
 
-def _make_pad_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        require_argument_count(name, args, 2, 3)
-        if any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        if is_text(args[0]):
-            pad = as_text(args[2]) if len(args) == 3 else exp.Literal.string(" ")
-            is_left = exp.true() if name == "lpad" else exp.false()
-            return call_macro("padded_text", args[0], as_int(args[1]), pad, is_left)
-        if len(args) == 2:
-            return call_macro(f"{name}_default", args[0], as_int(args[1]))
-        return call_macro(name, args[0], as_int(args[1]), args[2])
-
-    return build
+def _build_pad(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    if is_text(args[0]):
+        pad = as_text(args[2]) if len(args) == 3 else exp.Literal.string(" ")
+        is_left = exp.true() if name == "lpad" else exp.false()
+        return call_macro("padded_text", args[0], as_int(args[1]), pad, is_left)
+    if len(args) == 2:
+        return call_macro(f"{name}_default", args[0], as_int(args[1]))
+    return call_macro(name, args[0], as_int(args[1]), args[2])
 
 
-def _make_trim_builder(name: str, *, text_first: bool) -> CallBuilder:
-    """Return a builder of a trim function: `btrim(text, characters)`, but `ltrim(characters, text)`."""
-    side = {"btrim": "trim", "trim": "trim", "ltrim": "ltrim", "rtrim": "rtrim"}[name]
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        require_argument_count(name, args, 1, 2)
-        text = args[0] if text_first or len(args) == 1 else args[1]
-        characters = exp.Literal.string(" ") if len(args) == 1 else args[1] if text_first else args[0]
-        return call_duckdb(side, as_text(text), as_text(characters))
-
-    return build
+def _build_trim(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    """Build a trim function: `btrim(text, characters)`, but `ltrim(characters, text)`."""
+    text, characters = (*args, exp.Literal.string(" "))[:2] if len(args) == 1 or name == "btrim" else args[::-1]
+    return call_duckdb(name.replace("btrim", "trim"), as_text(text), as_text(characters))
 
 
 def build_trim(node: exp.Trim) -> exp.Expr:
@@ -251,8 +231,7 @@ def build_overlay(node: exp.Overlay) -> exp.Expr:
 
 
 def _build_overlay(args: Sequence[exp.Expr]) -> exp.Expr:
-    require_argument_count("overlay", args, 3, 4)
-    if any(isinstance(arg, exp.Null) for arg in args):
+    if has_null(args):
         return exp.Null()
     size = as_int(args[3]) if len(args) == 4 else exp.Literal.number(-1)
     name = "overlay_text" if is_text(args[0]) and is_text(args[1]) else "overlay"
@@ -278,7 +257,6 @@ def build_substring(text: exp.Expr, start: exp.Expr | None, size: exp.Expr | Non
 
 
 def _build_substring(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("substring", args, 2, 3)
     return build_substring(args[0], args[1], args[2] if len(args) == 3 else None)
 
 
@@ -290,12 +268,10 @@ def build_position(text: exp.Expr, part: exp.Expr, start: exp.Expr | None) -> ex
 
 
 def _build_locate(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("locate", args, 2, 3)
     return build_position(args[1], args[0], args[2] if len(args) == 3 else None)
 
 
 def _build_instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("instr", args, 2, 3, 4)
     if len(args) == 2:
         return build_position(args[0], args[1], None)
     occurrence = as_int(args[3]) if len(args) == 4 else exp.Literal.number(1)
@@ -395,22 +371,17 @@ def _build_decode(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return exp.Paren(this=exp.Case(ifs=ifs, default=default))
 
 
-def _make_to_binary_builder(name: str) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        require_argument_count(name, args, 1, 2)
-        format_ = args[1] if len(args) == 2 else exp.Literal.string("hex")
-        if (isinstance(format_, exp.Literal) and not format_.is_string) or not is_constant(format_):
-            raise make_unsupported_error(name, "its format must be a constant text: hex, utf-8 or base64")
-        text = read_string_literal(format_)
-        if name == "to_binary" and text is not None and text.lower() not in ("hex", "utf-8", "utf8", "base64"):
-            raise make_unsupported_error(name, f"{text!r} is not a format. Formats: hex, utf-8, base64")
-        return call_macro(name, as_text(args[0]), as_text(format_))
-
-    return build
+def _build_to_binary(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    format_ = args[1] if len(args) == 2 else exp.Literal.string("hex")
+    if (isinstance(format_, exp.Literal) and not format_.is_string) or not is_constant(format_):
+        raise make_unsupported_error(name, "its format must be a constant text: hex, utf-8 or base64")
+    text = read_string_literal(format_)
+    if name == "to_binary" and text is not None and text.lower() not in ("hex", "utf-8", "utf8", "base64"):
+        raise make_unsupported_error(name, f"{text!r} is not a format. Formats: hex, utf-8, base64")
+    return call_macro(name, as_text(args[0]), as_text(format_))
 
 
 def _build_levenshtein(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("levenshtein", args, 2, 3)
     distance = call_macro("levenshtein", as_text(args[0]), as_text(args[1]))
     if len(args) == 2:
         return distance
@@ -425,141 +396,89 @@ def _build_substring_index(args: Sequence[exp.Expr]) -> exp.Expr | None:
         and len(read_string_literal(args[1]) or "") == 1
         and isinstance(args[2].unnest(), exp.Literal | exp.Neg)
     )
-    return make_typed_builder("substring_index" if is_simple else "until_position", "tti")(args)
+    return call_typed("substring_index" if is_simple else "until_position", args, CallTyped("text text int"))
 
 
 def _build_quote(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("quote", args, 1)
     escaped = call_duckdb("replace", as_text(args[0]), exp.Literal.string("'"), exp.Literal.string("\\'"))
-    quote = exp.Literal.string("'")
-    return exp.Paren(this=exp.DPipe(this=exp.DPipe(this=quote, expression=escaped), expression=quote.copy()))
+    return join_texts(exp.Literal.string("'"), escaped, exp.Literal.string("'"))
 
 
 def _build_normalize(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("normalize", args, 1, 2)
     form = args[1] if len(args) == 2 else exp.Literal.string("NFC")
-    if isinstance(args[0], exp.Null) or isinstance(form, exp.Null):
-        return exp.Null()
     if (read_string_literal(form) or "").upper() != "NFC":
         raise make_unsupported_error("normalize", "the embedded engine supports only the form NFC")
     return call_duckdb("nfc_normalize", as_text(args[0]))
 
 
-def _make_bytes_builder(name: str, own: str | None = None) -> CallBuilder:
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        require_argument_count(name, args, 1)
-        if isinstance(args[0], exp.Null):
-            return exp.Null()
-        value = as_bytes(args[0])
-        return call_macro(name, value) if own is None else call_duckdb(own, value)
-
-    return build
-
-
-def _build_repeat(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("repeat", args, 2)
-    return call_duckdb("repeat", as_text(args[0]), as_int(args[1]))
-
-
-def _build_space(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("space", args, 1)
-    return call_duckdb("repeat", exp.Literal.string(" "), as_int(args[0]))
-
-
 def _build_replace(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("replace", args, 2, 3)
     by = args[2] if len(args) == 3 else exp.Literal.string("")
     return call_duckdb("replace", *map(as_text, (args[0], args[1], by)))
 
 
 def _build_bit_length(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    require_argument_count("bit_length", args, 1)
-    if isinstance(args[0], exp.Null):
-        return exp.Null()
     size = call_macro("octet_length", args[0])
     return exp.Paren(this=exp.Mul(this=size, expression=exp.Literal.number(8)))
-
-
-BUILDERS: dict[str, CallBuilder] = {
-    "contains": make_typed_builder("contains", "aa", of_texts=".contains"),
-    "startswith": make_typed_builder("startswith", "aa", of_texts=".starts_with"),
-    "endswith": make_typed_builder("endswith", "aa", of_texts=".suffix"),
-    **dict.fromkeys(
-        ("length", "char_length", "character_length", "len"), make_typed_builder("length", "a", of_texts="text_length")
-    ),
-    "octet_length": make_typed_builder("octet_length", "a", of_texts="text_size"),
-    "bit_length": _build_bit_length,
-    **dict.fromkeys(("lower", "lcase"), make_typed_builder("lower", "t")),
-    **dict.fromkeys(("upper", "ucase"), make_typed_builder("upper", "t")),
-    "initcap": make_typed_builder("initcap", "t"),
-    "reverse": make_typed_builder("reverse", "a", of_texts="reverse_text"),
-    "lpad": _make_pad_builder("lpad"),
-    "rpad": _make_pad_builder("rpad"),
-    "btrim": _make_trim_builder("btrim", text_first=True),
-    "trim": _make_trim_builder("trim", text_first=False),
-    "ltrim": _make_trim_builder("ltrim", text_first=False),
-    "rtrim": _make_trim_builder("rtrim", text_first=False),
-    **dict.fromkeys(("substring", "substr"), _build_substring),
-    "left": make_typed_builder("left", "ai", of_texts="left_text"),
-    "right": make_typed_builder("right", "ti"),
-    "overlay": _build_overlay,
-    "repeat": _build_repeat,
-    "space": _build_space,
-    "ascii": make_typed_builder("ascii", "t", own="ascii"),
-    **dict.fromkeys(("char", "chr"), lambda args: make_typed_builder("char", "a")([_as_long(arg) for arg in args])),
-    "elt": _build_elt,
-    "instr": _build_instr,
-    **dict.fromkeys(("locate", "position"), _build_locate),
-    "translate": make_typed_builder("translate", "ttt", own="translate"),
-    "replace": _build_replace,
-    # Without arguments it returns the empty text; `translate.nodes` translates all others.
-    "concat": lambda args: None if args else exp.Literal.string(""),
-    "concat_ws": _build_concat_ws,
-    "soundex": make_typed_builder("soundex", "t"),
-    "levenshtein": _build_levenshtein,
-    "split_part": make_typed_builder("split_part", "tti"),
-    "substring_index": _build_substring_index,
-    "find_in_set": make_typed_builder("find_in_set", "tt"),
-    "luhn_check": make_typed_builder("luhn_check", "t"),
-    "mask": _build_mask,
-    "quote": _build_quote,
-    "normalize": _build_normalize,
-    "encode": make_typed_builder("encode", "tt"),
-    "decode": _build_decode,
-    "hex": make_typed_builder("hex", "a", of_texts=".hex"),
-    "unhex": make_typed_builder("unhex", "t"),
-    "bin": make_typed_builder("bin", "a"),
-    "conv": make_typed_builder("conv", "tii"),
-    "base64": _make_bytes_builder("base64"),
-    "unbase64": make_typed_builder("unbase64", "t"),
-    "to_binary": _make_to_binary_builder("to_binary"),
-    "try_to_binary": _make_to_binary_builder("try_to_binary"),
-    "is_valid_utf8": make_typed_builder("is_valid_utf8", "a"),
-    "make_valid_utf8": make_typed_builder("make_valid_utf8", "a"),
-    "validate_utf8": make_typed_builder("validate_utf8", "a"),
-    "try_validate_utf8": make_typed_builder("try_validate_utf8", "a"),
-    "md5": _make_bytes_builder("md5", "md5"),
-    **dict.fromkeys(("sha", "sha1"), _make_bytes_builder("sha1", "sha1")),
-    "url_encode": make_typed_builder("url_encode", "t"),
-    "url_decode": make_typed_builder("url_decode", "t"),
-    "try_url_decode": make_typed_builder("try_url_decode", "t"),
-    "parse_url": make_typed_builder("parse_url", "ttt", fewest=2),
-    "try_parse_url": make_typed_builder("try_parse_url", "ttt", fewest=2),
-    "uuid": lambda args: exp.cast(call_duckdb("uuid"), "varchar"),
-    "sentences": make_refusing_builder("sentences", "the embedded engine does not know where words and sentences end"),
-    "randstr": make_refusing_builder("randstr", "the embedded engine draws its letters differently"),
-    **{
-        name: make_refusing_builder(name, "the embedded engine compares texts only by their bytes")
-        for name in ("collate", "collation", "collations")
-    },
-    **_HASH_BUILDERS,
-    **_NUMBER_FORMAT_BUILDERS,
-    **_REGEXP_BUILDERS,
-}
 
 
 def _as_long(value: exp.Expr) -> exp.Expr:
     return value if isinstance(value, exp.Null) else call_macro("bigint", value)
 
 
-SAME: frozenset[str] = frozenset({"ilike", "like"})
+ROWS: Rows = (
+    ("contains", CallTyped("any any", of_texts=".contains")),
+    ("startswith", CallTyped("any any", of_texts=".starts_with")),
+    ("endswith", CallTyped("any any", of_texts=".suffix")),
+    ("length", CallTyped("any", "length", of_texts="text_length")),
+    ("octet_length", CallTyped("any", of_texts="text_size")),
+    ("bit_length", Build(_build_bit_length, (1,), propagates_null=True)),
+    ("lower", CallTyped("text", "lower")),
+    ("upper", CallTyped("text", "upper")),
+    ("initcap", CallTyped("text")),
+    ("reverse", CallTyped("any", of_texts="reverse_text")),
+    ("lpad rpad", BuildNamed(_build_pad, (2, 3), propagates_null=True)),
+    ("btrim trim ltrim rtrim", BuildNamed(_build_trim, (1, 2))),
+    ("substring substr", Build(_build_substring, (2, 3))),
+    ("left", CallTyped("any int", of_texts="left_text")),
+    ("right", CallTyped("text int")),
+    ("overlay", Build(_build_overlay, (3, 4))),
+    ("repeat", Build(lambda args: call_duckdb("repeat", as_text(args[0]), as_int(args[1])), (2,))),
+    ("space", Build(lambda args: call_duckdb("repeat", exp.Literal.string(" "), as_int(args[0])), (1,))),
+    ("ascii", CallTyped("text", own="ascii")),
+    ("char chr", Build(lambda args: call_typed("char", [_as_long(arg) for arg in args], CallTyped("any")))),
+    ("elt", Build(_build_elt)),
+    ("instr", Build(_build_instr, (2, 3, 4))),
+    ("locate position", Build(_build_locate, (2, 3))),
+    ("translate", CallTyped("text text text", own="translate")),
+    ("replace", Build(_build_replace, (2, 3))),
+    # Without arguments it returns the empty text; `translate.nodes` translates all others.
+    ("concat", Build(lambda args: None if args else exp.Literal.string(""))),
+    ("concat_ws", Build(_build_concat_ws)),
+    ("soundex", CallTyped("text")),
+    ("levenshtein", Build(_build_levenshtein, (2, 3))),
+    ("split_part", CallTyped("text text int")),
+    ("substring_index", Build(_build_substring_index)),
+    ("find_in_set", CallTyped("text text")),
+    ("luhn_check", CallTyped("text")),
+    ("mask", Build(_build_mask)),
+    ("quote", Build(_build_quote, (1,))),
+    ("normalize", Build(_build_normalize, (1, 2), propagates_null=True)),
+    ("encode", CallTyped("text text")),
+    ("decode", Build(_build_decode)),
+    ("hex", CallTyped("any", of_texts=".hex")),
+    ("unhex unbase64", CallTyped("text")),
+    ("bin", CallTyped("any")),
+    ("conv", CallTyped("text int int")),
+    ("base64", Build(lambda args: call_macro("base64", as_bytes(args[0])), (1,), propagates_null=True)),
+    ("to_binary try_to_binary", BuildNamed(_build_to_binary, (1, 2))),
+    ("is_valid_utf8 make_valid_utf8 validate_utf8 try_validate_utf8", CallTyped("any")),
+    ("md5", Build(lambda args: call_duckdb("md5", as_bytes(args[0])), (1,), propagates_null=True)),
+    ("sha sha1", Build(lambda args: call_duckdb("sha1", as_bytes(args[0])), (1,), propagates_null=True)),
+    ("url_encode url_decode try_url_decode", CallTyped("text")),
+    ("parse_url try_parse_url", CallTyped("text text text", fewest=2)),
+    ("uuid", Build(lambda args: exp.cast(call_duckdb("uuid"), "varchar"))),
+    ("ilike like", Same()),
+    ("sentences", Refused("the embedded engine does not know where words and sentences end")),
+    ("randstr", Refused("the embedded engine draws its letters differently")),
+    ("collate collation collations", Refused("the embedded engine compares texts only by their bytes")),
+)

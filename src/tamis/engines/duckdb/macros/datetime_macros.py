@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tamis.engines.duckdb.functions.datetime_patterns import MACROS as _FORMAT_MACROS
 from tamis.engines.duckdb.translate.calls import Macro, Macros
 
 # --- Macros that cast texts to dates, timestamps and times of day as Spark does, and resolve time zones ---------------
@@ -402,7 +401,6 @@ _DAYS += "THEN error('days must be a whole number') ELSE spark_whole_int(n) END"
 
 MACROS: Macros = {
     **INTERVAL_MACROS,
-    **_FORMAT_MACROS,
     **TEXT_CAST_MACROS,
     **_PARTS,
     "whole_int": (("n",), _CAST_TO_INT),
@@ -415,12 +413,7 @@ MACROS: Macros = {
     "as_timestamp": [*_TO_TIMESTAMP],
     "as_clock": [*_TO_TIMESTAMP_NTZ],
     "as_instant": [*_TO_TIMESTAMP[:3]],
-    "as_timestamp_ntz": [
-        (("x DATE",), "CAST(x AS TIMESTAMP)"),
-        (("x TIMESTAMP",), "x"),
-        (("x TIMESTAMPTZ",), "timezone('UTC', x)"),
-        (("x VARCHAR",), "spark_text_timestamp_ntz(x)"),
-    ],
+    "as_timestamp_ntz": [*_TO_TIMESTAMP_NTZ[:3], (("x VARCHAR",), "spark_text_timestamp_ntz(x)")],
     "as_time": [
         (("x TIME",), "x"),
         (("x VARCHAR",), "spark_text_time(x)"),
@@ -461,7 +454,7 @@ MACROS: Macros = {
     "make_date": (("y", "m", "d"), "make_date(spark_whole_int(y), spark_whole_int(m), spark_whole_int(d))"),
     "months_between": (
         ("a", "b", "rounded"),
-        "CASE WHEN rounded THEN round(spark_months(a, b), 8) ELSE spark_months(a, b) END",
+        "list_transform([spark_months(a, b)], lambda m: CASE WHEN rounded THEN round(m, 8) ELSE m END)[1]",
     ),
     "truncated_date": [
         ((*parameters, "unit"), f"CAST(date_trunc(unit, {day}) AS DATE)")

@@ -6,6 +6,8 @@ all types.
 
 from __future__ import annotations
 
+from tamis.engines.duckdb.translate.calls import Macros
+
 _FLOATING = "typeof(x) IN ('DOUBLE', 'FLOAT')"
 _MAX_BIGINT, _MIN_BIGINT = 2**63 - 1, -(2**63)
 
@@ -29,25 +31,6 @@ def _write_integer_cast(cast: str, target: str, otherwise: str) -> str:
     )
 
 
-FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
-    # Numbers
-    "ceil": (("x",), _write_rounding("ceil")),
-    "floor": (("x",), _write_rounding("floor")),
-    "ln": (("x",), "CASE WHEN x <= 0 THEN NULL ELSE ln(x) END"),
-    "log10": (("x",), "CASE WHEN x <= 0 THEN NULL ELSE log10(x) END"),
-    "log2": (("x",), "CASE WHEN x <= 0 THEN NULL ELSE log2(x) END"),
-    "isnan": (("x",), "coalesce(isnan(x), FALSE)"),
-    "bit_count": (("x",), "bit_count(CAST(x AS BIGINT))"),
-    "factorial": (("x",), "CASE WHEN x BETWEEN 0 AND 20 THEN CAST(factorial(CAST(x AS INTEGER)) AS BIGINT) END"),
-    "pmod": (("x", "n"), "CASE WHEN x % n < 0 THEN (x % n + n) % n ELSE x % n END"),
-    "nanvl": (("x", "y"), "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN y ELSE x END"),
-    "rint": (("x",), "round_even(CAST(x AS DOUBLE), 0)"),
-    "zeroifnull": (("x",), "coalesce(x, 0)"),
-    "nullifzero": (("x",), "nullif(x, 0)"),
-    "sign": (("x",), "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN CAST(x AS DOUBLE) ELSE CAST(sign(x) AS DOUBLE) END"),
-}
-"""Functions by their names in Spark."""
-
 _DIGITS = "replace(ltrim(text, '-'), '.', '')"
 _NOT_AN_INTEGER = "error('a text is not a whole number')"
 
@@ -63,19 +46,21 @@ _CAST_TO_TEXT = (
 )
 """SQL that casts a value to a text as Spark does."""
 
-MACROS = FUNCTIONS | {
-    "round_float": (
-        ("x", "n"),
-        # Rounds the decimal digits of a double, not its binary value: 1.005 becomes 1.01, though the double is less.
-        "CASE WHEN abs(x) < 1e15 THEN CAST(round(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS DOUBLE) "
-        "ELSE round(x, n) END",
-    ),
-    "bround_float": (
-        ("x", "n"),
-        "CASE WHEN abs(x) < 1e15 THEN CAST(round_even(CAST(CAST(x AS VARCHAR) AS DECIMAL(38, 18)), n) AS DOUBLE) "
-        "ELSE round_even(x, n) END",
-    ),
-    "round_single": (("x", "n"), "round(x, n)"),
+MACROS: Macros = {
+    "ceil": (("x",), _write_rounding("ceil")),
+    "floor": (("x",), _write_rounding("floor")),
+    "ln": (("x",), "CASE WHEN x <= 0 THEN NULL ELSE ln(x) END"),
+    "log10": (("x",), "CASE WHEN x <= 0 THEN NULL ELSE log10(x) END"),
+    "log2": (("x",), "CASE WHEN x <= 0 THEN NULL ELSE log2(x) END"),
+    "isnan": (("x",), "coalesce(isnan(x), FALSE)"),
+    "bit_count": (("x",), "bit_count(CAST(x AS BIGINT))"),
+    "factorial": (("x",), "CASE WHEN x BETWEEN 0 AND 20 THEN CAST(factorial(CAST(x AS INTEGER)) AS BIGINT) END"),
+    "pmod": (("x", "n"), "CASE WHEN x % n < 0 THEN (x % n + n) % n ELSE x % n END"),
+    "nanvl": (("x", "y"), "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN y ELSE x END"),
+    "rint": (("x",), "round_even(CAST(x AS DOUBLE), 0)"),
+    "zeroifnull": (("x",), "coalesce(x, 0)"),
+    "nullifzero": (("x",), "nullif(x, 0)"),
+    "sign": (("x",), "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN CAST(x AS DOUBLE) ELSE CAST(sign(x) AS DOUBLE) END"),
     "concat_operand": (
         ("x",),
         "CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT', 'BLOB', 'TIMESTAMP WITH TIME ZONE') "
@@ -85,9 +70,11 @@ MACROS = FUNCTIONS | {
     "whole_months": (
         ("a", "b"),
         # A month is complete at the same day and time of the next month, whichever day that month ends with.
-        "datediff('month', CAST(a AS TIMESTAMP), CAST(b AS TIMESTAMP)) + CASE "
-        "WHEN b >= a AND spark_time_of_month(b) < spark_time_of_month(a) THEN -1 "
-        "WHEN b < a AND spark_time_of_month(b) > spark_time_of_month(a) THEN 1 ELSE 0 END",
+        # Both operands are bound once: DuckDB expands macros as text, and the text of a cast is long.
+        "list_transform([{'a': CAST(a AS TIMESTAMP), 'b': CAST(b AS TIMESTAMP)}], lambda pair: "
+        "datediff('month', pair.a, pair.b) + CASE "
+        "WHEN pair.b >= pair.a AND spark_time_of_month(pair.b) < spark_time_of_month(pair.a) THEN -1 "
+        "WHEN pair.b < pair.a AND spark_time_of_month(pair.b) > spark_time_of_month(pair.a) THEN 1 ELSE 0 END)[1]",
     ),
     "time_of_month": (
         ("t",),
@@ -95,10 +82,12 @@ MACROS = FUNCTIONS | {
     ),
     "months": (
         ("a", "b"),
-        "datediff('month', b, a) + CASE WHEN day(a) = day(b) "
-        "OR (a::DATE = last_day(a) AND b::DATE = last_day(b)) THEN 0.0::DOUBLE "
-        "ELSE ((day(a) - day(b)) * 86400 + (epoch_us(a) - epoch_us(a::DATE::TIMESTAMP)) // 1000000 "
-        "- (epoch_us(b) - epoch_us(b::DATE::TIMESTAMP)) // 1000000)::DOUBLE / 2678400::DOUBLE END",
+        "list_transform([{'a': a, 'b': b}], lambda pair: "
+        "datediff('month', pair.b, pair.a) + CASE WHEN day(pair.a) = day(pair.b) "
+        "OR (pair.a::DATE = last_day(pair.a) AND pair.b::DATE = last_day(pair.b)) THEN 0.0::DOUBLE "
+        "ELSE ((day(pair.a) - day(pair.b)) * 86400 "
+        "+ (epoch_us(pair.a) - epoch_us(pair.a::DATE::TIMESTAMP)) // 1000000 "
+        "- (epoch_us(pair.b) - epoch_us(pair.b::DATE::TIMESTAMP)) // 1000000)::DOUBLE / 2678400::DOUBLE END)[1]",
     ),
     "grouped": (
         ("text", "n"),
@@ -139,14 +128,3 @@ MACROS = FUNCTIONS | {
         for name in ("tinyint", "smallint", "integer", "bigint")
     },
 }
-"""All macros of this module, including those of syntax and those that only other macros use."""
-
-UNSUPPORTED_FUNCTIONS = {
-    "version": "it would return the version of the embedded engine",
-    **dict.fromkeys(
-        ("user", "current_user", "session_user"),
-        "a filter does not know the user, only policies and queries of a session do",
-    ),
-    **dict.fromkeys(("current_schema", "current_database", "current_catalog"), "there is no session"),
-}
-"""Unsupported functions that mean something else to DuckDB or sqlglot, and why they are not supported."""

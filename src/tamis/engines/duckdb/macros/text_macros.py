@@ -29,7 +29,7 @@ def _write_positions(text: str, part: str) -> str:
     return f"list_filter(range(1, length({text}) + 1), lambda i: substring({text}, i, length({part})) = {part})"
 
 
-MACROS: Macros = {
+_TEXTS: Macros = {
     # Casts
     "text": [
         (("x VARCHAR",), "x"),
@@ -77,16 +77,14 @@ MACROS: Macros = {
         (("a VARCHAR", "b VARCHAR"), "contains(a, b)"),
         (("a", "b"), "contains(spark_text_of(a), spark_text_of(b))"),
     ],
-    "startswith": [
-        (("a BLOB", "b BLOB"), "starts_with(hex(a), hex(b))"),
-        (("a VARCHAR", "b VARCHAR"), "starts_with(a, b)"),
-        (("a", "b"), "starts_with(spark_text_of(a), spark_text_of(b))"),
-    ],
-    "endswith": [
-        (("a BLOB", "b BLOB"), "suffix(hex(a), hex(b))"),
-        (("a VARCHAR", "b VARCHAR"), "suffix(a, b)"),
-        (("a", "b"), "suffix(spark_text_of(a), spark_text_of(b))"),
-    ],
+    **{
+        name: [
+            (("a BLOB", "b BLOB"), f"{function}(hex(a), hex(b))"),
+            (("a VARCHAR", "b VARCHAR"), f"{function}(a, b)"),
+            (("a", "b"), f"{function}(spark_text_of(a), spark_text_of(b))"),
+        ]
+        for name, function in (("startswith", "starts_with"), ("endswith", "suffix"))
+    },
     "locate": (
         ("part", "x", "start"),
         "CAST(CASE WHEN start IS NULL THEN 0 WHEN part IS NULL OR x IS NULL THEN NULL WHEN start <= 0 THEN 0 "
@@ -364,7 +362,7 @@ def _write_to_binary(otherwise: str, otherwise_format: str, strict: str) -> str:
     )
 
 
-BYTE_MACROS: Macros = {
+MACROS: Macros = _TEXTS | {
     "hex": [
         (("x BLOB",), "hex(x)"),
         (("x VARCHAR",), "hex(x)"),

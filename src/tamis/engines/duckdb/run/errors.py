@@ -29,6 +29,7 @@ from tamis.errors import (
 from tamis.expr.functions.kernels import DATE_TRUNC_UNITS
 from tamis.expr.functions.table import FUNCTIONS, type_of
 from tamis.expr.nodes import Call, Expr, walk
+from tamis.expr.sql.printer import to_display_sql
 from tamis.expr.sql.refusals import find_position
 from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.sql.name_errors import find_name_error
@@ -36,7 +37,7 @@ from tamis.query.sql.sources import Tables
 from tamis.types import is_number, is_text, type_name_with_article
 
 _ALTERNATIVE = (
-    "Write it with the functions that docs/reference/expressions.md lists, or filter the rows that the scan returns"
+    "Write it with the functions that the reference of expressions lists, or filter the rows that the scan returns"
 )
 _ENGINE_TYPES = {
     "varchar": "string", "integer_literal": "int", "string_literal": "string", "integer": "int", "int8": "tinyint",
@@ -73,12 +74,14 @@ def explain_engine_error(error: Exception, given: Mapping[str, str], parts: Sequ
         case _ if found := _NO_UNIT.search(text):
             units = ", ".join(dict.fromkeys(DATE_TRUNC_UNITS.values()))
             return f"{found[1]!r} is not a unit of time. Units: {units}"
+        case duckdb.OutOfRangeException() if found := _OVERFLOW.search(text):
+            return _explain_overflow(found)
         case duckdb.Error() if mixed := next(filter(None, map(_explain_mixed_types, parts)), None):
             return mixed
         case duckdb.BinderException() if message := explain_wrong_arguments(text):
             return message
     reason = _simplify_reason(text, given)
-    return f"{reason}. {_give_advice(error, text)}"
+    return f"{reason}. {_give_advice(error, text, parts)}"
 
 
 def explain_wrong_arguments(text: str) -> str | None:
@@ -89,6 +92,8 @@ def explain_wrong_arguments(text: str) -> str | None:
     types = ", ".join(map(translate_type_name, found[2].split(","))) if found[2] else "no argument"
     wanted = "DOUBLE" if "string" in types else "STRING"
     name = "LIKE" if found[1] in ("like_escape", "not_like_escape", "~~", "!~~") else found[1]
+    if name in ("sum", "avg") and types != "string":
+        return f"{name} does not take {types}, only numbers. Leave it out, or aggregate a number that it holds"
     return f"{name} does not take {types}. Cast the argument, as in CAST(x AS {wanted})"
 
 
@@ -119,6 +124,7 @@ def _simplify_reason(text: str, given: Mapping[str, str]) -> str:
     plain = re.sub(r"^[A-Z][A-Za-z -]* Error: ", "", line)
     # After the first sentence DuckDB gives advice for its own SQL.
     plain = re.split(r"(?<=[\w)\]'\"!])[.!] [A-Z]", plain)[0].strip().rstrip(".!")
+    plain = re.sub(rf" when casting from source column {ARGUMENT_PREFIX}_\w+", "", plain)
     plain = re.sub(r" when casting from source column (\w+)", r", of \1", plain)
     # The advice comes from `_give_advice`.
     plain = re.sub(r"^(division by zero)\b.*", r"\1", plain, flags=re.IGNORECASE)
@@ -127,11 +133,17 @@ def _simplify_reason(text: str, given: Mapping[str, str]) -> str:
     return plain[:1].lower() + plain[1:]
 
 
-def _give_advice(error: Exception, text: str) -> str:
+_DIVISION = re.compile(r"\b(DIV|pmod)\b|[/%]")
+
+
+def _give_advice(error: Exception, text: str, parts: Sequence[Expr]) -> str:
     if "division by zero" in text.lower():
-        return "Leave such rows out, as in CASE WHEN b <> 0 THEN a % b END = 1, or use try_divide or try_mod"
+        found = next(filter(None, (_DIVISION.search(to_display_sql(part)) for part in parts)), None)
+        operator = "/" if found is None else found[0]
+        example = "pmod(a, nullif(b, 0))" if operator == "pmod" else f"a {operator} nullif(b, 0)"
+        return f"Leave such rows out, or make them NULL, as in {example}"
     match error:
-        case duckdb.ConversionException() if "ould not convert" in text or "when casting" in text:
+        case duckdb.ConversionException() if "ould not convert" in text or "when casting" in text or "be cast" in text:
             return "Leave such values out, or make them NULL with TRY_CAST"
         case duckdb.BinderException():
             return "Cast its parts to one type, as in CAST(x AS STRING)"
@@ -153,8 +165,12 @@ def translate_type_name(name: str) -> str:
 
     >>> translate_type_name("VARCHAR"), translate_type_name("INT64"), translate_type_name("DOUBLE")
     ('string', 'bigint', 'double')
+    >>> translate_type_name("VARCHAR[]")
+    'array<string>'
     """
     lowered = name.strip().lower()
+    if lowered.endswith("[]"):
+        return f"array<{translate_type_name(lowered[:-2])}>"
     return _ENGINE_TYPES.get(lowered, lowered)
 
 
@@ -189,11 +205,10 @@ def explain_rejection(
 
 def explain_failure(tree: exp.Expr | None, doubts: Sequence[ExpressionError], error: BaseException) -> TamisError:
     """Return the error for a query that the embedded engine started but could not finish."""
-    if isinstance(error, duckdb.ConversionException):
-        # The engine finds unconvertible values only while reading; the binder knew it from the types.
-        doubt = next((each for each in doubts if isinstance(each, TypeMismatch)), None)
-        if doubt is not None:
-            return _rephrase_for_query(doubt)
+    # The engine finds unconvertible values only while reading; the binder knew it from the types.
+    doubt = next((each for each in doubts if isinstance(each, TypeMismatch)), None)
+    if doubt is not None and (error is doubt or isinstance(error, duckdb.ConversionException)):
+        return _rephrase_for_query(doubt)
     known = _explain_known(exp.Null() if tree is None else tree, error)
     return known or EvaluationError(f"the embedded engine could not finish the query: {shorten_message(error)}")
 
@@ -269,7 +284,7 @@ def _explain_unknown_function(name: str, tree: exp.Expr, text: str) -> TamisErro
     hint = f" Did you mean {near[0]}?" if near else ""
     return EvaluationError(
         f"unknown function {name}{_locate_call(tree, name)}.{hint} "
-        "docs/reference/expressions.md lists the supported functions"
+        "The reference of expressions lists the supported functions"
     )
 
 
@@ -321,6 +336,34 @@ def _explain_invalid_value(found: re.Match[str], tree: exp.Expr) -> str:
     return f"invalid {wanted} {value!r}{where}. Filter such values out, or make them NULL with TRY_CAST"
 
 
+def _explain_out_of_range(found: re.Match[str], tree: exp.Expr) -> str:
+    value, wanted, is_sum = found["value"], translate_type_name(found["wanted"]), found["given"] == "INT128"
+    if is_sum:  # integers are summed as INT128
+        return f"a sum is out of the range of {wanted}: sum a wider type, as in sum(CAST(x AS DECIMAL(28, 0)))"
+    casts = [each for each in tree.find_all(exp.Cast) if each.to.sql("spark").lower().replace(", ", ",") == wanted]
+    where = f" in {to_sql_text(casts[0])}{_locate(casts[0])}" if len(casts) == 1 else ""
+    return f"{value} is out of the range of {wanted}{where}. Leave such values out, or make them NULL with TRY_CAST"
+
+
+_OVERFLOW = re.compile(
+    r"Overflow in (?:HUGEINT |SUM of DECIMAL)?(addition|subtraction|multiplication|)(?: of (\w+)(?:\((\d+)\))?)?:? "
+    r"\(?([^();]*)"
+)
+_TRY_FUNCTIONS = {"addition": "try_add", "subtraction": "try_subtract", "multiplication": "try_multiply"}
+
+
+def _explain_overflow(found: re.Match[str]) -> str:
+    operation, kind, digits, operands = found.groups()
+    if kind is None:  # decimals are summed as HUGEINT
+        return "a sum of decimals has more than 38 digits. Sum doubles, as in sum(CAST(x AS DOUBLE))"
+    limit = f"has more than {digits} digits" if digits else f"is out of the range of {translate_type_name(kind)}"
+    wider = "DOUBLE" if digits else "DECIMAL(38, 0)" if kind == "INT64" else "BIGINT"
+    return (
+        f"{operands} {limit}. Cast an operand, as in CAST(a AS {wider}), or make such values NULL with "
+        f"{_TRY_FUNCTIONS[operation]}(a, b)"
+    )
+
+
 def _explain_invalid_date(found: re.Match[str], tree: exp.Expr) -> str:
     literal = next((each for each in tree.find_all(exp.Literal) if each.name == found[2]), None)
     example = "DATE '2024-01-31'" if found[1] == "date" else "TIMESTAMP '2024-01-31 12:00:00'"
@@ -340,10 +383,13 @@ def _explain_division_by_zero(tree: exp.Expr) -> str:
     of_zero = [each for each in found if _is_zero(each.expressions[1] if each.expressions else each.expression)]
     which = of_zero or found
     where = f" in {to_sql_text(which[0])}{_locate(which[0])}" if len(which) == 1 else ""
-    return (
-        f"division by zero{where}. Exclude such rows, as in CASE WHEN b <> 0 THEN a % b END, "
-        "or make them NULL with try_divide or try_mod"
-    )
+    example = "a / nullif(b, 0)"
+    match which:
+        case [exp.Anonymous(name=name), *_]:
+            example = f"{name}(a, nullif(b, 0))"
+        case [exp.IntDiv() | exp.Mod() as division, *_]:
+            example = f"a {'%' if isinstance(division, exp.Mod) else 'DIV'} nullif(b, 0)"
+    return f"division by zero{where}. Leave such rows out, or make them NULL, as in {example}"
 
 
 def _is_zero(node: exp.Expr | None) -> bool:
@@ -462,6 +508,23 @@ _KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
         lambda found, tree: (
             f"{found[1]} BY of a window cannot contain maps or random numbers: compute them in a subquery first"
         ),
+    ),
+    (
+        r"[Tt]ype (?P<given>\w+)(?:\([\d,]+\))? with value (?P<value>\S+) can't be cast because the value is out of "
+        r"range for the destination type (?P<wanted>\w+)",
+        EvaluationError,
+        _explain_out_of_range,
+    ),
+    (
+        r"(?P<given>[Cc]asting|[Cc]ould not cast) value \"?(?P<value>[^\s\"]+)\"? to (?:type )?"
+        r"(?P<wanted>DECIMAL\([\d,]+\))",
+        EvaluationError,
+        _explain_out_of_range,
+    ),
+    (
+        _OVERFLOW.pattern,
+        EvaluationError,
+        lambda found, tree: _explain_overflow(found),
     ),
     (
         r"[Dd]ivision by zero\b",

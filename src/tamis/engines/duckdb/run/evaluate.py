@@ -6,7 +6,7 @@ Tamis itself evaluates AND, OR and NOT over these columns, and everything else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -27,7 +27,7 @@ from tamis.engines.duckdb.translate.operators import PLAIN_OPERATORS
 from tamis.errors import EvaluationError
 from tamis.expr.bind import format_expression_position
 from tamis.expr.evaluate import Evaluator, can_evaluate
-from tamis.expr.functions.table import COMPARISONS, type_of
+from tamis.expr.functions.table import is_comparison, is_instant, type_of
 from tamis.expr.nodes import (
     NULL,
     Call,
@@ -36,8 +36,11 @@ from tamis.expr.nodes import (
     Literal,
     find_columns,
     fold,
+    get_conditions,
     get_operands,
+    is_logic,
     replace_args,
+    replace_columns,
     transform,
     walk,
 )
@@ -45,9 +48,7 @@ from tamis.expr.patterns import DEFAULT_ESCAPE
 from tamis.expr.sql.printer import to_display_sql
 from tamis.expr.sql.syntax import retry_with_large_stack
 from tamis.expr.sql.to_tree import to_tree
-from tamis.types import SIGNED_TYPES, decimal_digits, is_binary, is_formatted_differently, is_number
-
-_LOGIC = frozenset(("and", "or", "not"))
+from tamis.types import SIGNED_TYPES, count_decimal_digits, is_binary, is_formatted_differently, is_number
 
 
 class EmbeddedPredicates:
@@ -61,25 +62,24 @@ class EmbeddedPredicates:
         self._prefix = "given"
         while any(column.path[0].casefold().startswith(self._prefix) for column in find_columns(predicate)):
             self._prefix += "_"
-        remaining = fold(predicate, self._replace_parts, lambda node: get_operands(node) if _is_logic(node) else ())
+        remaining = fold(predicate, self._replace_parts, get_conditions)
         self._text = " and ".join(to_display_sql(part) for part in self._parts)
         rewritten = [fold(part, self._replace_values, _list_engine_operands) for part in self._parts]
         try:
-            self._query = _select_values(rewritten)
+            self._query = _BatchQuery(rewritten)
         except UnknownFunction as error:
             raise EvaluationError(explain_unknown_function(error.name, self._locate(error.name))) from None
         except SqlglotError as error:
             reason = explain_translation_error(error)
             raise EvaluationError(f"the embedded engine does not support {self._text}: {reason}") from error
         self._evaluators = {name: Evaluator(value) for value, name in self._values.items()}
-        self._remaining = Evaluator(remaining)
-        self._connections = threading.local()
+        self._remaining = Evaluator(remaining, shown=predicate)
         is_joined = isinstance(predicate, Call) and predicate.function in ("and", "or")
         self._joined = predicate if isinstance(predicate, Call) and is_joined else None
 
     def _replace_parts(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
         """Replace each part of the predicate that DuckDB evaluates by a column."""
-        if _is_logic(node):
+        if is_logic(node):
             return replace_args(node, args)
         if can_evaluate(node):
             return node
@@ -91,7 +91,7 @@ class EmbeddedPredicates:
         match node:
             case Call("case"):
                 # A branch is evaluated for its own rows only, so Arrow computes nothing in it but the columns.
-                return transform(node, lambda each: self._pass_as_column(each) if isinstance(each, Column) else each)
+                return replace_columns(node, self._pass_as_column)
             case Call("sql"):
                 # Unparsed text refers to its columns by name.
                 self._names |= dict.fromkeys(column.path[0] for column in find_columns(node))
@@ -134,49 +134,38 @@ class EmbeddedPredicates:
 
     def _evaluate_parts(self, batch: pa.RecordBatch) -> list[pa.BooleanArray]:
         """Return the values of each part, computed by DuckDB."""
-        connection = self._connect()
         given = {f"{self._prefix}_row": pa.nulls(batch.num_rows)}
         given |= {name: batch.column(name) for name in self._names}
         given |= {name: evaluate(batch) for name, evaluate in self._evaluators.items()}
-        connection.register("rows_of_batch", pa.table(given))
         try:
-            found = connection.sql(self._query.text).to_arrow_table().combine_chunks()
-            return [pc.cast(column.combine_chunks(), pa.bool_()) for column in found.columns]
+            return [pc.cast(column, pa.bool_()) for column in self._query.run(given)]
         except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             given_texts = {name: to_display_sql(value) for value, name in self._values.items()}
             reason = explain_engine_error(error, given_texts, self._parts)
             location = self._locate(find_unknown_function(error))
             raise EvaluationError(f"the embedded engine cannot evaluate {self._text}{location}: {reason}") from error
-        finally:
-            connection.unregister("rows_of_batch")
 
     def _locate(self, function: str | None) -> str:
         """Return the position of a function in the text, or else that of the first part."""
         calls = (node for part in self._parts for node in walk(part) if isinstance(node, Call))
         return format_expression_position(next((call for call in calls if call.function == function), self._parts[0]))
 
-    def _connect(self) -> duckdb.DuckDBPyConnection:
-        found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
-        if found is None:
-            found = self._connections.connection = open_isolated_connection(self._query)
-        return found
-
 
 _ROW_MARKER = "each row"
 """A dummy column that carries the row count if no expression uses a column."""
 
 
-class EmbeddedExpressions:
-    """Expressions that DuckDB computes for the rows of a batch, in any number of threads."""
+class _BatchQuery:
+    """A query for the values of expressions over the rows of a batch, in any number of threads."""
 
     def __init__(self, expressions: Sequence[Expr]) -> None:
         self._query = _select_values(expressions)
-        self._names = list(dict.fromkeys(column.path[0] for expr in expressions for column in find_columns(expr)))
         self._connections = threading.local()
 
-    def __call__(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        connection = self._get_connection()
-        given = {_ROW_MARKER: pa.nulls(batch.num_rows)} | {name: batch.column(name) for name in self._names}
+    def run(self, given: Mapping[str, pa.Array]) -> list[pa.Array]:
+        connection: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
+        if connection is None:
+            connection = self._connections.connection = open_isolated_connection(self._query)
         connection.register("rows_of_batch", pa.table(given))
         try:
             found = connection.sql(self._query.text).to_arrow_table()
@@ -184,11 +173,17 @@ class EmbeddedExpressions:
             connection.unregister("rows_of_batch")
         return [column.combine_chunks() for column in found.columns]
 
-    def _get_connection(self) -> duckdb.DuckDBPyConnection:
-        found: duckdb.DuckDBPyConnection | None = getattr(self._connections, "connection", None)
-        if found is None:
-            found = self._connections.connection = open_isolated_connection(self._query)
-        return found
+
+class EmbeddedExpressions:
+    """Expressions that DuckDB computes for the rows of a batch, in any number of threads."""
+
+    def __init__(self, expressions: Sequence[Expr]) -> None:
+        self._query = _BatchQuery(expressions)
+        self._names = list(dict.fromkeys(column.path[0] for expr in expressions for column in find_columns(expr)))
+
+    def __call__(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        columns = {name: batch.column(name) for name in self._names}
+        return self._query.run({_ROW_MARKER: pa.nulls(batch.num_rows)} | columns)
 
 
 def _evaluate_in_order(predicate: Call, batch: pa.RecordBatch) -> pa.BooleanArray:
@@ -218,10 +213,6 @@ def open_isolated_connection(query: DuckdbSql) -> duckdb.DuckDBPyConnection:
     for macro in write_macro_statements(query.macros):
         found.execute(macro)
     return found
-
-
-def _is_logic(node: Expr) -> bool:
-    return isinstance(node, Call) and node.function in _LOGIC
 
 
 def _select_values(expressions: Sequence[Expr]) -> DuckdbSql:
@@ -281,7 +272,7 @@ def _use_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
         return Call("spark_quotient", (*args, _read_precision(node.args[0], one), _read_precision(node.args[1], other)))
     if of_numbers is not None:
         return Call(of_numbers, args) if are_numbers else found
-    is_compared = node.function in COMPARISONS or node.function == "<=>"
+    is_compared = is_comparison(node)
     if is_compared and are_numbers and pa.types.is_float32(one) != pa.types.is_float32(other):
         args = tuple(
             _cast_to("double", arg) if pa.types.is_float32(own) else arg
@@ -315,7 +306,7 @@ def _cast_operand(function: str, node: Expr, arg: Expr, own: pa.DataType, other:
         return Literal(node.value, pa.int32()) if other.bit_width < 32 and abs(node.value or 0) < 2**31 else arg
     if function == "*" and pa.types.is_decimal(own) and (pa.types.is_decimal(other) or pa.types.is_integer(other)):
         # DuckDB computes the product of two decimals of at most 18 digits with 18 digits.
-        digits, (more, _) = decimal_digits(own), decimal_digits(other)
+        digits, (more, _) = count_decimal_digits(own), count_decimal_digits(other)
         return _cast_to(f"decimal(19,{digits[1]})", arg) if digits[0] <= 18 and digits[0] + more > 18 else arg
     return arg
 
@@ -334,7 +325,7 @@ def _read_precision(node: Expr, data_type: pa.DataType) -> Literal:
     """Return the precision of an operand in Spark if it is a decimal or an integer literal; else NULL."""
     if isinstance(node, Literal) and pa.types.is_integer(data_type) and not node.is_null:
         return Literal(len(str(abs(node.value))), pa.int32())
-    return Literal(decimal_digits(data_type)[0], pa.int32()) if pa.types.is_decimal(data_type) else NULL
+    return Literal(count_decimal_digits(data_type)[0], pa.int32()) if pa.types.is_decimal(data_type) else NULL
 
 
 def _widen_floats(call: Call, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -367,17 +358,11 @@ def _rewrite_for_engine(node: Expr) -> Expr:
         case Call("substring", (value, Literal(value=0), *length)):
             # Position 0 is the first character in Spark, and one before it in DuckDB.
             return Call("substring", (value, Literal(1, types.LONG), *length))
-        case Call("round", (value, digits)) if pa.types.is_float64(type_of(value) or types.NULL):
-            return Call("spark_round_float", (value, digits))
-        case Call("round", (value, digits)) if pa.types.is_float32(type_of(value) or types.NULL):
-            return Call("spark_round_single", (value, digits))
-        case Call("bround", (value, *digits)) if pa.types.is_float64(type_of(value) or types.NULL):
-            return Call("spark_bround_float", (value, *(digits or [Literal(0, types.LONG)])))
         case Call("reverse", (value,)) if pa.types.is_nested(type_of(value) or types.NULL):
             return Call("duckdb_list_reverse", (value,))
         case Call("length" | "char_length" | "character_length" | "len", (value,)) if is_binary(type_of(value)):
             return Call("duckdb_octet_length", (value,))
-        case Call("cast" | "try_cast" as function, (value, target)) if _is_instant(type_of(value)):
+        case Call("cast" | "try_cast" as function, (value, target)) if is_instant(type_of(value)):
             # Arrow passes it to DuckDB without its zone, and such a timestamp cannot be cast to a number.
             return Call(function, (Call("spark_as_instant", (value,)), target))
         case Call("concat" | "concat_ws", args):
@@ -386,10 +371,6 @@ def _rewrite_for_engine(node: Expr) -> Expr:
             return Call("like", (value, pattern, Literal(DEFAULT_ESCAPE, types.STRING)))
         case _:
             return node
-
-
-def _is_instant(data_type: pa.DataType | None) -> bool:
-    return data_type is not None and pa.types.is_timestamp(data_type) and data_type.tz is not None
 
 
 def _as_text(value: Expr) -> Expr:

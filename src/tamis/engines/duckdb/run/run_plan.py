@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import tempfile
 import threading
 from collections import OrderedDict
@@ -23,7 +24,6 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tamis.engines.duckdb.native_scan import NativeScan, collect_macros, plan_native_scans, quote_duckdb_name
-from tamis.engines.duckdb.run.errors import shorten_message
 from tamis.engines.duckdb.run.evaluate import to_engine_tree
 from tamis.engines.duckdb.translate.functions import DuckdbSql, to_duckdb, write_macro_statements
 from tamis.engines.duckdb.translate.set_operations import DescribedQuery, cast_to_common_types, describe_relation
@@ -61,14 +61,14 @@ class RunningQuery:
         plan: Node,
         names: Sequence[str] | None,
         connectors: Mapping[str, Connector],
-        explain: Callable[[BaseException], BaseException] | None = None,
+        explain: Callable[[BaseException], BaseException],
         *,
         is_guarded: bool = False,
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         """`explain` turns an error that the engine raises while running into one about the query. A query that
         `is_guarded` by policies may read its leaves and nothing else."""
-        self._explain = explain or _explain_error
+        self._explain = explain
         self._tuning = tuning
         self._failures: list[BaseException] = []
         check_protected(plan)
@@ -150,7 +150,7 @@ class RunningQuery:
     def _start(self, text: str) -> pa.RecordBatchReader:
         try:
             with raise_keyboard_interrupt():
-                found = self._connection.sql(text).to_arrow_reader(BATCH_ROWS)
+                found = _cast_sums(self._connection.sql(text)).to_arrow_reader(BATCH_ROWS)
         except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
             raise UntranslatableQuery(to_one_line(error)) from error
         except duckdb.Error as error:
@@ -203,7 +203,22 @@ def find_result_schema(plan: Node, names: Sequence[str] | None, connectors: Mapp
     query, leaves = _translate_plan(plan, connectors)
     with _bind_query(query, leaves, connectors) as relation:
         # Table functions would run without a limit.
-        return _rename_columns(relation.limit(0).to_arrow_reader().schema, names)
+        return _rename_columns(_cast_sums(relation).limit(0).to_arrow_reader().schema, names)
+
+
+_UNQUOTED_HUGEINT = re.compile(r'("[^"]*")|\bHUGEINT\b')
+
+
+def _cast_sums(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Cast sums of integers, which are a HUGEINT in DuckDB, to Spark's bigint; values that do not fit are errors."""
+    kinds = [str(kind) for kind in relation.types]
+    narrow = [_UNQUOTED_HUGEINT.sub(lambda found: found[1] or "BIGINT", kind) for kind in kinds]
+    if narrow == kinds:
+        return relation
+    named = zip(relation.columns, narrow, strict=True)
+    return relation.project(
+        ", ".join(f"CAST(#{n} AS {kind}) AS {quote_duckdb_name(name)}" for n, (name, kind) in enumerate(named, 1))
+    )
 
 
 @contextmanager
@@ -261,10 +276,6 @@ def make_empty_leaf(leaf: Node, connectors: Mapping[str, Connector]) -> pa.Table
         return leaf.rows.rename_columns([output.name for output in leaf.columns]).slice(0, 0)
     schema = to_engine_schema(find_leaf_schema(leaf, connectors))
     return (schema if len(schema) else pa.schema([(_NO_COLUMN, pa.bool_())])).empty_table()
-
-
-def _explain_error(error: BaseException) -> BaseException:
-    return EvaluationError(f"the embedded engine could not finish the query: {shorten_message(error)}")
 
 
 def _rename_columns(schema: pa.Schema, names: Sequence[str] | None) -> pa.Schema:
@@ -352,8 +363,11 @@ def start_engine(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
 # --- Leaves -----------------------------------------------------------------------------------------------------------
 
 
-class _Stream:
-    """The rows of a scan as an Arrow stream that is read again each time the engine requests it."""
+class CastStream:
+    """Rows in types that DuckDB supports, as an Arrow stream that is read again each time the engine requests it.
+
+    Errors of `read` are added to `failures`, since the engine raises its own.
+    """
 
     def __init__(
         self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch]], failures: list[BaseException]
@@ -391,7 +405,7 @@ def _make_relation(leaf: Node, connectors: Mapping[str, Connector], failures: li
             named = leaf.rows.rename_columns([output.name for output in leaf.columns])
             return named.cast(to_engine_schema(named.schema))
         case _:
-            return _Stream(find_leaf_schema(leaf, connectors), lambda: read_leaf(leaf, connectors), failures)
+            return CastStream(find_leaf_schema(leaf, connectors), lambda: read_leaf(leaf, connectors), failures)
 
 
 FILTER_SELECTIVITY = 0.2

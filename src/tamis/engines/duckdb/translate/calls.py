@@ -1,17 +1,13 @@
-"""Builders of macro calls and of calls of DuckDB's functions, the types of macros, and errors for unsupported calls."""
+"""What a row of the function table says of DuckDB, calls of macros and of DuckDB's functions, and their errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from tamis.errors import EvaluationError
-
-CallBuilder = Callable[[Sequence[exp.Expr]], exp.Expr | None]
-"""Builds a DuckDB expression from the arguments of a call. None leaves the call to sqlglot.
-
-A builder raises an `EvaluationError` for an unsupported call."""
 
 Macro = tuple[tuple[str, ...], str]
 """The parameters of a macro and its body. A parameter may have a type, as in `"x BLOB"`: see `Macros`."""
@@ -20,14 +16,97 @@ Macros = dict[str, Macro | list[Macro]]
 """Macros by name. A list holds overloads: DuckDB picks one by the types of the arguments when it binds a query.
 
 DuckDB casts an argument to the type of its parameter (a decimal loses digits there). A parameter without a type accepts
-all values that no other overload accepts. A literal NULL fits several overloads, which is an error:
-`make_macro_builder` returns NULL for it."""
+all values that no other overload accepts. A literal NULL fits several overloads, which is an error: `CallMacro` is
+NULL for it."""
+
+
+def list_overloads(macro: Macro | list[Macro]) -> list[Macro]:
+    return macro if isinstance(macro, list) else [macro]
+
+
+# --- Translations: what a row of the function table says --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """sqlglot's translation, or DuckDB's function of that name, computes what Spark computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallMacro:
+    """A macro of as many parameters as the call has arguments computes the function."""
+
+    macro: str = ""
+    """The macro, unless it has the name of the function."""
+    or_same: bool = False
+    """Whether sqlglot translates calls with another number of arguments; else they are rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallTyped:
+    """A macro, or DuckDB's function `own`, takes the arguments as other types. A literal NULL makes the result NULL.
+
+    Each word of `kinds` is the type of an argument: text, int, date, timestamp, …, or any for an unchanged one. If all
+    unchanged arguments are texts, the call is one of the macro `of_texts` instead, or of DuckDB's function of that name
+    if it starts with a dot. A macro cannot cast to a date or timestamp by itself: those casts have overloads, which a
+    macro must not call with an argument of unknown type.
+    """
+
+    kinds: str
+    macro: str = ""
+    own: str = ""
+    fewest: int | None = None
+    of_texts: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A Python function builds the DuckDB expression from the arguments.
+
+    It returns None to leave a call to sqlglot, and raises an `EvaluationError` for an unsupported call.
+    """
+
+    build: Callable[[Sequence[exp.Expr]], exp.Expr | None]
+    counts: tuple[int, ...] = ()
+    """The numbers of arguments that are accepted; empty if the function itself checks them."""
+    propagates_null: bool = False
+    """Whether a literal NULL makes the result NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildNamed:
+    """The same as `Build`, for several functions: the Python function takes the name too."""
+
+    build: Callable[[str, Sequence[exp.Expr]], exp.Expr | None]
+    counts: tuple[int, ...] = ()
+    propagates_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """An SQL expression of DuckDB computes the function: `Function.duckdb` of its row in the language's table."""
+
+    macro: str
+    """The macro of the expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The function is rejected, even if DuckDB has one of that name."""
+
+    reason: str
+
+
+Translation = Same | CallMacro | CallTyped | Build | BuildNamed | Template | Refused
+
+Rows = tuple[tuple[str, Translation], ...]
+"""Functions of Spark, by their names with spaces between them, and what computes them."""
 
 MACRO_PREFIX = "spark_"
 _MAX_DUPLICATED_NODES = 40
 DUCKDB_PREFIX = "duckdb_"
 """The prefix of the names of DuckDB's functions where Tamis writes them into text in Spark's dialect."""
-_ADVICE = "Write it with the functions that docs/reference/expressions.md lists, or filter the rows after the scan"
+_ADVICE = "Write it with the functions that the reference of expressions lists, or filter the rows after the scan"
 
 
 class UnknownFunction(EvaluationError):
@@ -98,37 +177,43 @@ def read_string_literal(node: exp.Expr | None) -> str | None:
     return str(node.this) if isinstance(node, exp.Literal) and node.is_string else None
 
 
-def make_macro_builder(name: str, macros: Macros) -> CallBuilder:
-    """Return a builder that calls a macro if one of its overloads has as many parameters as there are arguments."""
-    found = macros[name]
-    overloads = found if isinstance(found, list) else [found]
-    arities = {len(parameters) for parameters, _ in overloads}
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) not in arities:
-            return None
-        if len(overloads) > 1 and any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        return call_macro(name, *args)
-
-    return build
+def read_constant(name: str, role: str, node: exp.Expr) -> str:
+    """Return the text of an argument of a function, which must be a string literal."""
+    text = read_string_literal(node)
+    if text is None:
+        raise make_unsupported_error(name, f"its {role} must be a constant")
+    return text
 
 
-def make_fixed_arity_builder(name: str, *arities: int) -> CallBuilder:
-    """Return a builder that calls a macro, and rejects calls with another number of arguments."""
+def join_texts(first: exp.Expr, *others: exp.Expr) -> exp.Expr:
+    """Build the concatenation of texts."""
+    for other in others:
+        first = exp.DPipe(this=first, expression=other)
+    return exp.Paren(this=first)
 
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        if len(args) not in arities:
-            raise make_unsupported_error(name, f"it takes {' or '.join(map(str, arities))} arguments, not {len(args)}")
-        return call_macro(name, *args)
 
-    return build
+def make_struct(names: Sequence[str], values: Sequence[exp.Expr]) -> exp.Struct:
+    """Build a struct from the names and the values of its fields."""
+    pairs = zip(names, values, strict=True)
+    return exp.Struct(
+        expressions=[exp.PropertyEQ(this=exp.Literal.string(name), expression=each) for name, each in pairs]
+    )
+
+
+def null_if(condition: exp.Expr, otherwise: exp.Expr) -> exp.Expr:
+    """Build `CASE WHEN condition THEN NULL ELSE otherwise END`."""
+    return exp.Case(ifs=[exp.If(this=condition, true=exp.null())], default=otherwise)
+
+
+def is_null(value: exp.Expr) -> exp.Expr:
+    return exp.Is(this=value, expression=exp.null())
 
 
 _MULTI_ROW_FUNCTIONS = frozenset((
     "first", "last", "quantile_cont", "quantile_disc", "string_agg", "arg_max_null", "arg_min_null", "count", "min",
     "max",
-    "kurtosis_pop", "skewness", "bool_or", "bool_and", "corr", "regr_r2", "regr_slope", "regr_intercept", "try_sum",
+    "kurtosis_pop", "skewness", "bool_or", "bool_and", "corr", "regr_r2", "regr_slope", "regr_intercept", "regr_count",
+    "try_sum",
     "mean", "arg_max", "arg_min", "list", "array_agg", "mode", "histogram", "approx_count_distinct", "grouping",
     "grouping_id", "any_value", "sum", "avg", "product", "unnest", "generate_subscripts",
 ))  # fmt: skip
@@ -136,7 +221,7 @@ _MULTI_ROW_FUNCTIONS = frozenset((
 
 
 def has_aggregate_or_window(value: exp.Expr) -> bool:
-    """Whether a value contains an aggregate, window or table function outside of subqueries."""
+    """Return whether a value contains an aggregate, window or table function outside of subqueries."""
     stack = [value]
     while stack:
         node = stack.pop()
@@ -156,7 +241,7 @@ _NESTED_KEY = "holds subqueries"
 
 
 def is_in_nested_subquery(node: exp.Expr) -> bool:
-    """Whether a node is in a LATERAL subquery, or in a scalar subquery that is nested in, or contains, another one.
+    """Return whether a node is in a LATERAL subquery, or in a scalar subquery that is inside, or around, another one.
 
     DuckDB fails with an internal error, or crashes the process, if it binds columns of outer queries there to pick an
     overload.
@@ -180,7 +265,7 @@ def is_in_nested_subquery(node: exp.Expr) -> bool:
 
 
 def _is_value_subquery(query: exp.Expr) -> bool:
-    """Whether a query is a scalar subquery or a list of values, and not a source of rows in FROM."""
+    """Return whether a query is a scalar subquery or a list of values, and not a source of rows in FROM."""
     if isinstance(query, exp.Subquery):
         return False
     around = query.parent
@@ -209,7 +294,7 @@ _TEXT_FUNCTIONS = frozenset({
 
 
 def is_text(node: exp.Expr) -> bool:
-    """Whether a DuckDB expression is certainly a text.
+    """Return whether a DuckDB expression is certainly a text.
 
     Such a value needs no overloaded macro, which costs time: DuckDB binds the arguments of an overloaded macro twice,
     and those of nested ones more often.
@@ -254,49 +339,38 @@ def as_int(value: exp.Expr) -> exp.Expr:
 
 
 def is_constant(node: exp.Expr) -> bool:
-    """Whether a value is the same for all rows."""
+    """Return whether a value is the same for all rows."""
     return not any(node.find_all(exp.Column, exp.Subquery, exp.Select))
 
 
-def _keep(value: exp.Expr) -> exp.Expr:
-    return value
+def _cast_argument(value: exp.Expr, kind: str) -> exp.Expr:
+    match kind:
+        case "any":
+            return value
+        case "text":
+            return as_text(value)
+        case "int":
+            return as_int(value)
+        case _:
+            return call_macro(f"as_{kind}", value)
 
 
-_CASTS: dict[str, Callable[[exp.Expr], exp.Expr]] = {"t": as_text, "i": as_int, "a": _keep}
+def call_typed(name: str, args: Sequence[exp.Expr], typed: CallTyped) -> exp.Expr:
+    """Call a macro, or DuckDB's function, with cast arguments."""
+    kinds = typed.kinds.split()
+    require_argument_count(name, args, *range(len(kinds) if typed.fewest is None else typed.fewest, len(kinds) + 1))
+    if has_null(args):
+        return exp.Null()
+    given = [_cast_argument(arg, kind) for kind, arg in zip(kinds, args, strict=False)]
+    if typed.of_texts and all(is_text(arg) for kind, arg in zip(kinds, args, strict=False) if kind == "any"):
+        called = typed.of_texts
+        return call_duckdb(called[1:], *given) if called[0] == "." else call_macro(called, *given)
+    return call_duckdb(typed.own, *given) if typed.own else call_macro(typed.macro or name, *given)
 
 
-def make_typed_builder(
-    name: str, kinds: str, *, own: str | None = None, fewest: int | None = None, of_texts: str | None = None
-) -> CallBuilder:
-    """Return a builder that calls a macro, or DuckDB's function `own`, with cast arguments.
-
-    Each letter of `kinds` is one argument: cast to a text (t), cast to an int (i), or unchanged (a). A literal NULL
-    makes the result NULL. If all unchanged arguments are texts, the builder calls the macro `of_texts` instead, or
-    DuckDB's function of that name if it starts with a dot.
-    """
-
-    def build(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        least = len(kinds) if fewest is None else fewest
-        if not least <= len(args) <= len(kinds):
-            wanted = f"{least}" if least == len(kinds) else f"{least} to {len(kinds)}"
-            raise make_unsupported_error(name, f"it takes {wanted} arguments, not {len(args)}")
-        if any(isinstance(arg, exp.Null) for arg in args):
-            return exp.Null()
-        given = [_CASTS[kind](arg) for kind, arg in zip(kinds, args, strict=False)]
-        if of_texts is not None and all(is_text(arg) for kind, arg in zip(kinds, args, strict=False) if kind == "a"):
-            return call_duckdb(of_texts[1:], *given) if of_texts[0] == "." else call_macro(of_texts, *given)
-        return call_duckdb(own, *given) if own is not None else call_macro(name, *given)
-
-    return build
-
-
-def make_refusing_builder(name: str, reason: str) -> CallBuilder:
-    """Return a builder that rejects every call of an unsupported function."""
-
-    def refuse(args: Sequence[exp.Expr]) -> exp.Expr | None:
-        raise make_unsupported_error(name, reason)
-
-    return refuse
+def has_null(args: Sequence[exp.Expr]) -> bool:
+    """Return whether an argument is a literal NULL."""
+    return any(isinstance(arg, exp.Null) for arg in args)
 
 
 def require_argument_count(name: str, args: Sequence[exp.Expr], *counts: int) -> None:

@@ -22,6 +22,7 @@ from tamis.engines.duckdb.translate.calls import (
     Macros,
     call_macro,
     has_aggregate_or_window,
+    list_overloads,
 )
 
 _MAPS_NOT_COMPARABLE = "error('maps have no order and no equality: compare map_entries(m), or leave the map out')"
@@ -70,18 +71,12 @@ _ITEM_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "D
 
 
 def reject_operands(macros: Macros) -> Macros:
-    """Add overloads for the operands that Spark rejects: maps and lists of maps in comparisons, lists in sums."""
+    """Return macros with overloads for operands that Spark rejects: maps in comparisons, lists in sums."""
     refused = [((f"x {kind}", f"y {kind}"), _MAPS_NOT_COMPARABLE) for kind in (ANY_MAP_TYPE, f"{ANY_MAP_TYPE}[]")]
-    found: Macros = {}
-    for name in COMPARISON_MACROS:
-        overloads = macros[name]
-        found[name] = [*refused, *(overloads if isinstance(overloads, list) else [overloads])]
     no_sum = "error('lists cannot be added: join them with concat')"
     lists = [((f"x {kind}[]", f"y {kind}[]"), no_sum) for kind in _ITEM_TYPES]
-    for name in ("add", "try_add"):
-        overloads = macros[name]
-        found[name] = [*lists, *(overloads if isinstance(overloads, list) else [overloads])]
-    return found
+    added = dict.fromkeys(COMPARISON_MACROS, refused) | dict.fromkeys(("add", "try_add"), lists)
+    return macros | {name: [*overloads, *list_overloads(macros[name])] for name, overloads in added.items()}
 
 
 _NESTED_PREFIXES = (
@@ -95,7 +90,7 @@ _NESTED_NODES = (exp.Array, exp.Struct, exp.Tuple, exp.Map, exp.VarMap, exp.Lamb
 
 
 def has_nested_values(tree: exp.Expr) -> bool:
-    """Whether a query in Spark's dialect builds a list, a map or a struct."""
+    """Return whether a query in Spark's dialect builds a list, a map or a struct."""
     for node in tree.find_all(*_NESTED_NODES, exp.Anonymous, exp.DataType):
         match node:
             case exp.Anonymous() if not (
@@ -157,7 +152,7 @@ def _resolve_sort_key(select: exp.Select, key: exp.Expr) -> exp.Expr:
 
 
 def _is_sorted_by_output(select: exp.Expr) -> bool:
-    """Whether ORDER BY sees only the output columns of a query, by their names."""
+    """Return whether ORDER BY sees only the output columns of a query, by their names."""
     return any(select.args.get(each) for each in ("group", "distinct", "having"))
 
 
@@ -269,7 +264,7 @@ _KEY_FUNCTIONS = frozenset(
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node is itself a call of an aggregate function."""
+    """Return whether a node is itself a call of an aggregate function."""
     if isinstance(node, exp.AggFunc | exp.WithinGroup | exp.Filter):
         # The argument of `grouping` is a group key.
         return not isinstance(node, exp.Grouping | exp.GroupingId)

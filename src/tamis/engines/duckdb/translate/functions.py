@@ -1,11 +1,15 @@
 """Translation of SQL in Spark's dialect to DuckDB, with Spark's semantics.
 
 DuckDB's function of the same name may differ: `dayofweek` of a Sunday is 1 in Spark and 0 in DuckDB. A function runs
-only if the function table (`text`, `datetimes`, `collections` and `numbers` of `engines.duckdb.functions`) lists it:
+only if the function table, `FUNCTIONS`, lists it; all others are rejected by name. The modules of
+`engines.duckdb.functions` declare its rows. A row says what computes the function (`translate.calls.Translation`):
 
-    same         sqlglot's translation, or DuckDB's function of that name, computes the same
-    macro        a macro of the embedded connection, `spark_<name>`, computes what Spark computes
-    unsupported  all others are rejected by name, even where DuckDB has a function of that name
+    Same                sqlglot's translation, or DuckDB's function of that name
+    CallMacro           a macro of the embedded connection, `spark_<name>`
+    CallTyped           the same, with arguments that are cast as Spark casts them
+    Build, BuildNamed   an expression that a Python function builds
+    Template            an SQL expression with `{0}`, `{1}`, …: the column `duckdb` of `expr.functions.table.Function`
+    Refused             nothing, even where DuckDB has a function of that name
 
 Macros, unlike rewritten text, contain an argument once, however often they use it.
 """
@@ -18,30 +22,50 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel, ParseError
 
-from tamis.engines.duckdb.functions import collections, datetimes, numbers, text
-from tamis.engines.duckdb.functions.number_formats import make_to_char_builder
-from tamis.engines.duckdb.macros.macros import FUNCTIONS, UNSUPPORTED_FUNCTIONS
-from tamis.engines.duckdb.macros.macros import MACROS as _PLAIN_MACROS
+from tamis.engines.duckdb.functions import (
+    collections,
+    datetime_casts,
+    datetime_patterns,
+    datetimes,
+    hashes,
+    items,
+    lambdas,
+    number_formats,
+    numbers,
+    regexps,
+    text,
+)
+from tamis.engines.duckdb.macros import datetime_macros, macros, text_macros
 from tamis.engines.duckdb.translate import comparisons, operators
 from tamis.engines.duckdb.translate.calls import (
     DUCKDB_PREFIX,
     MACRO_PREFIX,
-    CallBuilder,
+    Build,
+    BuildNamed,
+    CallMacro,
+    CallTyped,
+    Macro,
     Macros,
+    Refused,
+    Same,
+    Template,
+    Translation,
     UnknownFunction,
     call_duckdb,
     call_macro,
+    call_typed,
     has_aggregate_or_window,
+    has_null,
     is_in_nested_subquery,
-    make_macro_builder,
-    make_refusing_builder,
+    list_overloads,
     make_unsupported_error,
+    require_argument_count,
 )
 from tamis.engines.duckdb.translate.comparisons import (
     guard_comparisons,
@@ -51,19 +75,43 @@ from tamis.engines.duckdb.translate.comparisons import (
 )
 from tamis.engines.duckdb.translate.nodes import translate_node
 from tamis.engines.duckdb.translate.operators import parenthesise_operands
-from tamis.expr.functions.table import FUNCTIONS as ROWS
+from tamis.errors import InvalidArgument
+from tamis.expr.functions.table import ALIASES, find_function
 from tamis.expr.sql.dialect import SparkText
+
+Entry = TypeVar("Entry")
 
 ARGUMENT_PREFIX = "once"
 """The prefix of the names of arguments that a macro binds."""
 
-_MODULES = (text, datetimes, collections, numbers)
-"""The modules of the function table, by the type of the values that their functions take."""
 
-MACROS: Macros = {**_PLAIN_MACROS, **operators.MACROS}
-for _module in _MODULES:
-    MACROS |= _module.MACROS
-MACROS |= comparisons.MACROS | reject_operands(MACROS)
+def index_once(kind: str, entries: Iterable[tuple[str, Entry]]) -> dict[str, Entry]:
+    """Return entries by name; raise an error for a name that occurs twice."""
+    found: dict[str, Entry] = {}
+    for name, entry in entries:
+        if name in found:
+            raise InvalidArgument(f"the {kind} {name!r} is declared twice")
+        found[name] = entry
+    return found
+
+
+FUNCTIONS: dict[str, Translation] = index_once("function", (
+    (name, translation)
+    for module in (text, hashes, regexps, numbers, number_formats, datetimes, collections, items, lambdas)
+    for names, translation in module.ROWS
+    for name in names.split()
+))  # fmt: skip
+"""Spark's functions, and what computes them. Other names of a function are the aliases of `expr.functions.table`."""
+
+MACROS: Macros = reject_operands(index_once("macro", (
+    entry
+    for module in (
+        macros, text_macros, datetime_macros, operators, comparisons, datetime_casts, datetime_patterns,
+        text, hashes, regexps, numbers, number_formats, collections, items, lambdas,
+    )
+    for entry in module.MACROS.items()
+)))  # fmt: skip
+"""All macros, also those that only other macros call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +139,6 @@ def to_duckdb(tree: exp.Expr, *, of_query: bool = False, has_nested: bool = True
     the tree builds no nested value, keys and sorted values stay unchanged: a guard around them would keep DuckDB from
     its best plans.
     """
-    _add_rows()
     tree = build_calls(tree)
     has_nested = has_nested or has_nested_values(tree)
     _replace_sort_by(tree)
@@ -207,8 +254,20 @@ def _count_overload_levels(node: exp.Expr) -> int:
     """Return the nesting levels that a call adds: 1 if DuckDB picks one of several overloads, else 0."""
     if not isinstance(node, exp.Anonymous) or not node.name.lower().startswith(MACRO_PREFIX):
         return 0
-    found = MACROS.get(node.name.lower().removeprefix(MACRO_PREFIX))
-    return 1 if isinstance(found, list) else 0
+    return 1 if isinstance(_find_macro(node.name.lower().removeprefix(MACRO_PREFIX)), list) else 0
+
+
+_TEMPLATE_PREFIX = "row_"
+_PLACEHOLDER = re.compile(r"\{(\d+)\}")
+
+
+def _find_macro(name: str) -> Macro | list[Macro] | None:
+    """Return a macro; the SQL expression of a row of the language's table is one too."""
+    row = find_function(name.removeprefix(_TEMPLATE_PREFIX)) if name.startswith(_TEMPLATE_PREFIX) else None
+    if row is None or row.duckdb is None:
+        return MACROS.get(name)
+    numbers = sorted({*_PLACEHOLDER.findall(row.duckdb)}, key=int)
+    return tuple(f"argument{number}" for number in numbers), _PLACEHOLDER.sub(r"argument\1", row.duckdb)
 
 
 def _check_call(call: exp.Anonymous) -> str | None:
@@ -218,7 +277,7 @@ def _check_call(call: exp.Anonymous) -> str | None:
         call.set("this", call.name[len(DUCKDB_PREFIX) :])
         return None
     macro = name.removeprefix(MACRO_PREFIX)
-    if macro == name or macro not in MACROS:
+    if macro == name or _find_macro(macro) is None:
         raise UnknownFunction(call.name)
     return macro
 
@@ -232,21 +291,22 @@ def write_macro_statements(macros: Iterable[str]) -> list[str]:
         # Move a macro behind every macro that calls it: the reversed list creates it first.
         needed.pop(name, None)
         needed[name] = None
-        stack += _list_called_macros(name)
+        stack += dict.fromkeys(each for _, body in _list_overloads(name) for each in _list_called_macros(body))
     return [_write_definition(name) for name in reversed(needed)]
 
 
 @cache
-def _list_called_macros(name: str) -> list[str]:
+def _list_called_macros(body: str) -> list[str]:
     """Return the macros that the body of a macro calls."""
-    words = [token.text.lower() for _, body in _list_overloads(name) for token in DuckDB().tokenize(body)]
+    words = [token.text.lower() for token in DuckDB().tokenize(body)]
     called = (word.removeprefix(MACRO_PREFIX) for word, after in pairwise(words) if after == "(")
     return [each for each in dict.fromkeys(called) if each in MACROS and f"{MACRO_PREFIX}{each}" in words]
 
 
-def _list_overloads(name: str) -> list[tuple[tuple[str, ...], str]]:
-    found = MACROS[name]
-    return found if isinstance(found, list) else [found]
+def _list_overloads(name: str) -> list[Macro]:
+    found = _find_macro(name)
+    assert found is not None, name
+    return list_overloads(found)
 
 
 def _write_definition(name: str) -> str:
@@ -271,71 +331,25 @@ def _write_body(name: str, parameters: tuple[str, ...], body: str) -> str:
 # --- Calls ------------------------------------------------------------------------------------------------------------
 
 
-def _make_macro_builder(name: str) -> CallBuilder:
-    return make_macro_builder(name, MACROS)
-
-
-def _build_logarithm(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    names = {1: "ln", 2: "log"}
-    return call_macro(names[len(args)], *args) if len(args) in names else None
-
-
-def _build_is_null(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    return exp.Paren(this=exp.Is(this=args[0], expression=exp.null())) if len(args) == 1 else None
-
-
-def _build_is_not_null(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    found = _build_is_null(args)
-    return None if found is None else exp.Not(this=found)
-
-
-def _build_count(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    """Build `count(a, b)`, which counts the rows in which no argument is NULL."""
-    if len(args) < 2:
-        return None
-    is_null = exp.or_(*(exp.Is(this=each, expression=exp.null()) for each in args))
-    return exp.Count(this=exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=exp.Literal.number(1)))
-
-
-def _make_renamed_builder(name: str, arity: int) -> CallBuilder:
-    """Return a builder for a function that has another name in DuckDB."""
-    return lambda args: call_duckdb(name, *args) if len(args) == arity else None
-
-
-BUILDERS: dict[str, CallBuilder] = {
-    **{name: _make_macro_builder(name) for name in FUNCTIONS},
-    **{name: make_refusing_builder(name, reason) for name, reason in UNSUPPORTED_FUNCTIONS.items()},
-    **dict.fromkeys(("log", "ln"), _build_logarithm),
-    "ceiling": _make_macro_builder("ceil"),
-    "isnull": _build_is_null,
-    "isnotnull": _build_is_not_null,
-    "count": _build_count,
-    # DuckDB's `max_by` and `min_by` ignore rows in which the first argument is NULL.
-    "max_by": _make_renamed_builder("arg_max_null", 2),
-    "min_by": _make_renamed_builder("arg_min_null", 2),
-    "e": lambda args: exp.Literal.number("2.718281828459045e0") if not args else None,
-    "signum": _make_macro_builder("sign"),
-}
-for _module in _MODULES:
-    BUILDERS |= _module.BUILDERS
-BUILDERS |= {name: make_to_char_builder(name, BUILDERS[name]) for name in ("to_char", "to_varchar")}
-
-SAME: frozenset[str] = frozenset().union(*(module.SAME for module in _MODULES))
-"""Functions that sqlglot's translation, or DuckDB's function of the same name, computes as Spark does."""
-
-
-def is_known(name: str) -> bool:
-    """Whether the function table lists a function of Spark."""
-    return name.lower() in BUILDERS or name.lower() in SAME
+def find_translation(name: str) -> Translation | None:
+    """Return what computes a function of Spark, or None for an unknown function."""
+    lowered = name.lower()
+    row = find_function(ALIASES.get(lowered, lowered))
+    found = FUNCTIONS.get(lowered) or (None if row is None else FUNCTIONS.get(row.name))
+    if row is None or row.duckdb is None:
+        return found
+    if found is not None:
+        raise InvalidArgument(f"the embedded engine has {row.name!r} already: register it without `duckdb`")
+    return Template(f"{_TEMPLATE_PREFIX}{row.name}")
 
 
 def explain_unknown_function(name: str, location: str = "") -> str:
     """Return the error message for a function that the function table does not list."""
-    near = difflib.get_close_matches(name.lower(), [*BUILDERS, *SAME], n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1, cutoff=0.7)
     hint = f" Did you mean {near[0]}?" if near else ""
     return (
         f"there is no function {name} with Spark's meaning on the embedded engine{location}.{hint} "
-        "docs/reference/expressions.md lists the supported functions. Spark's other functions run with "
+        "The reference of expressions lists the supported functions. Spark's other functions run with "
         "tamis.connect(spark=…), DuckDB's functions with c.sql(…, dialect='duckdb')"
     )
 
@@ -367,19 +381,6 @@ class _CallParser(SparkText.Parser):
 _PARSER = _CallParser(dialect=SparkText())
 
 
-_PLACEHOLDER = re.compile(r"\{(\d+)\}")
-
-
-def _add_rows() -> None:
-    """Add the functions whose rows have an SQL expression, as macros. Functions may be registered at any time."""
-    for name, known in ROWS.items():
-        numbers = sorted({*_PLACEHOLDER.findall(known.duckdb or "")}, key=int)
-        macro = tuple(f"argument{number}" for number in numbers), _PLACEHOLDER.sub(r"argument\1", known.duckdb or "")
-        if known.duckdb is not None and MACROS.get(f"row_{name}") != macro:
-            MACROS[f"row_{name}"] = macro
-            BUILDERS[name] = _make_macro_builder(f"row_{name}")
-
-
 def build_calls(tree: exp.Expr) -> exp.Expr:
     """Replace the calls of functions of the table by DuckDB expressions, in place; return the new root."""
     root = exp.Paren(this=tree)
@@ -391,8 +392,8 @@ def build_calls(tree: exp.Expr) -> exp.Expr:
     for each in reversed(found):
         if isinstance(each, exp.Lambda):
             each.set("this", _PARSER.replace_variables(each.this, each.expressions))
-        elif is_known(each.name) and not (isinstance(each.parent, exp.Dot) and each.arg_key == "expression"):
-            # A call after a dot is no function of Spark.
+        elif (type(each.parent), each.arg_key) != (exp.Dot, "expression") and find_translation(each.name) is not None:
+            # A call after a dot is a method of DuckDB, and not a function of Spark.
             _replace_call(each)
     changed: exp.Expr = root.this
     return changed.pop()
@@ -436,9 +437,39 @@ def _replace_call(call: exp.Expr) -> None:
 
 
 def _build_call(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
-    build = BUILDERS.get(name.lower())
-    made = None if build is None else build(args)
-    if made is None and build is not None and name not in SparkText.Parser.FUNCTIONS and name.lower() not in SAME:
+    lowered = name.lower()
+    made: exp.Expr | None = None
+    found = find_translation(name)
+    match found:
+        case Same():
+            return _build_default(name, args)
+        case Refused(reason):
+            raise make_unsupported_error(lowered, reason)
+        case CallMacro(macro, or_same):
+            made = _build_macro_call(macro or lowered, args)
+            if made is None and or_same:
+                return _build_default(name, args)
+        case Template(macro):
+            made = _build_macro_call(macro, args)
+        case CallTyped():
+            made = call_typed(lowered, args, found)
+        case Build(_, counts, propagates_null) | BuildNamed(_, counts, propagates_null):
+            if counts:
+                require_argument_count(lowered, args, *counts)
+            if propagates_null and has_null(args):
+                return exp.Null()
+            made = found.build(args) if isinstance(found, Build) else found.build(lowered, args)
+            if made is None and name in SparkText.Parser.FUNCTIONS:
+                return _build_default(name, args)
+    if made is None:
         # DuckDB may have a function of that name with other semantics.
-        raise make_unsupported_error(name.lower(), f"the function table does not list it with {len(args)} arguments")
-    return made or _build_default(name, args)
+        raise make_unsupported_error(lowered, f"the function table does not list it with {len(args)} arguments")
+    return made
+
+
+def _build_macro_call(macro: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    """Build the call of a macro, or return None if none of its overloads has as many parameters as arguments."""
+    overloads = _list_overloads(macro)
+    if len(args) not in {len(parameters) for parameters, _ in overloads}:
+        return None
+    return exp.Null() if len(overloads) > 1 and has_null(args) else call_macro(macro, *args)

@@ -47,6 +47,9 @@ def translate_node(node: exp.Expr) -> exp.Expr:
             # DuckDB has another type for each precision.
             node.set("expressions", None)
             return node
+        case exp.Literal(is_string=False) if _is_wide_integer(node):
+            # It is a HUGEINT in DuckDB, which is the type of its sums only here.
+            return exp.cast(node.copy(), f"decimal({len(node.name.lstrip('0'))}, 0)")
         case exp.Cast():
             return _translate_cast(node)
         case exp.Anonymous() if (plain := resolve_plain_operator(node)) is not None:
@@ -136,7 +139,7 @@ def _may_fail(node: exp.Expr) -> bool:
 
 
 def _is_condition(node: exp.Expr) -> bool:
-    """Whether a node is a condition of WHERE, HAVING, QUALIFY or JOIN, or a conjunct: DuckDB evaluates them in turn."""
+    """Return whether a node is a condition of WHERE, HAVING, QUALIFY or JOIN, or a conjunct: these run in turn."""
     around: exp.Expr | None = node
     while isinstance(around, exp.And | exp.Paren):
         around = around.parent
@@ -145,7 +148,7 @@ def _is_condition(node: exp.Expr) -> bool:
 
 
 def _is_struct_or_list(node: exp.Expr) -> bool:
-    """Whether a value is written as a struct or a list."""
+    """Return whether a value is written as a struct or a list."""
     return isinstance(node.unnest(), exp.Tuple | exp.Struct | exp.Array) and not isinstance(node, exp.Subquery)
 
 
@@ -154,6 +157,12 @@ def _build_average(value: exp.Expr, average: exp.Expr, *, in_window: bool) -> ex
     given = value.expressions[0] if isinstance(value, exp.Distinct) else value
     one = given.copy() if in_window else call_duckdb("max", given.copy())
     return call_macro("mean", one, average.copy())
+
+
+def _is_wide_integer(number: exp.Literal) -> bool:
+    """Return whether an integer literal is a decimal in Spark because no bigint holds it."""
+    limit = 2**63 if isinstance(number.parent, exp.Neg) else 2**63 - 1
+    return number.name.isdecimal() and limit < int(number.name) < 10**38
 
 
 def _has_struct(*nodes: exp.Expr) -> bool:
@@ -176,7 +185,7 @@ def _is_windowed(node: exp.Expr) -> bool:
 
 
 def _is_row(node: exp.Struct) -> bool:
-    """Whether a struct names its fields after columns, which have other names in DuckDB."""
+    """Return whether a struct names its fields after columns, which have other names in DuckDB."""
     return all(
         isinstance(field, exp.PropertyEQ) and isinstance(field.this, exp.Identifier) for field in node.expressions
     )
@@ -196,7 +205,7 @@ def _is_text_call(node: exp.Expr) -> bool:
 
 
 def _is_text(node: exp.Expr) -> bool:
-    """Whether a value is certainly a text or a number: then its concatenation is not one of lists."""
+    """Return whether a value is certainly a text or a number: then its concatenation is not one of lists."""
     if isinstance(node, exp.Paren):
         return _is_text(node.this)
     if isinstance(node, exp.DPipe):
@@ -267,7 +276,7 @@ def _translate_cast(node: exp.Cast) -> exp.Expr:
 
 
 def _is_formatted_alike(node: exp.Expr) -> bool:
-    """Whether DuckDB formats a constant as Spark does: all but doubles."""
+    """Return whether DuckDB formats a constant as Spark does: all but doubles."""
     return isinstance(node, exp.Null) or (
         isinstance(node, exp.Literal) and (node.is_string or "e" not in node.name.lower())
     )

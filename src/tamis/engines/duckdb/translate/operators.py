@@ -30,6 +30,7 @@ from tamis.engines.duckdb.translate.calls import (
     define_by_type,
     has_aggregate_or_window,
     is_in_nested_subquery,
+    strip_parentheses,
 )
 from tamis.expr.sql.to_tree import build_type
 
@@ -371,7 +372,7 @@ def translate_operator(node: exp.Expr) -> exp.Expr:
     name = _OPERATORS.get(type(node))
     if name is None:
         return node
-    sides = (_strip_parentheses(node.this), _strip_parentheses(node.expression))
+    sides = (strip_parentheses(node.this), strip_parentheses(node.expression))
     if any(isinstance(side, exp.Null | exp.Any | exp.All | exp.Interval) for side in sides):
         # NULL matches every overload, and the list of a quantified comparison is not a value.
         return node
@@ -398,7 +399,7 @@ def cast_operands(name: str, one: exp.Expr, other: exp.Expr) -> tuple[exp.Expr, 
 
 
 def _is_float(side: exp.Expr) -> bool:
-    """Whether an operand is a cast to a 32-bit float, written as such or as a macro."""
+    """Return whether an operand is a cast to a 32-bit float, written as such or as a macro."""
     if isinstance(side, exp.Cast):
         return side.to.this is exp.DType.FLOAT
     return isinstance(side, exp.Anonymous) and side.name.lower() in _FLOAT_CASTS
@@ -446,16 +447,9 @@ _ARITHMETIC_MACROS = frozenset(f"spark_{name}" for name in ("add", "subtract", "
                                                              for each in _NUMBER_MACROS.values())))  # fmt: skip
 
 
-def _strip_parentheses(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
-
-
 def _is_number(node: exp.Expr) -> bool:
-    """Whether a value is arithmetic or an aggregate, and therefore usually neither a text nor a boolean."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+    """Return whether a value is arithmetic or an aggregate, and therefore usually neither a text nor a boolean."""
+    node = strip_parentheses(node)
     if has_aggregate_or_window(node):
         # DuckDB does not know the type of an aggregate when it picks an overload.
         return True
@@ -466,7 +460,7 @@ def _is_number(node: exp.Expr) -> bool:
 
 def widen_floats(*values: exp.Expr) -> None:
     """Cast each float among compared values to a double, unless all of them are floats."""
-    floats = [value for value in values if _is_float(_strip_parentheses(value))]
+    floats = [value for value in values if _is_float(strip_parentheses(value))]
     if len(floats) < len(values):
         for value in floats:
             value.replace(exp.cast(value.copy(), "double"))
@@ -475,9 +469,9 @@ def widen_floats(*values: exp.Expr) -> None:
 def translate_in(node: exp.In) -> exp.Expr:
     """Build `x IN (…)` that fails where Spark finds no common type for the values."""
     widen_floats(node.this, *node.expressions)
-    items = [_strip_parentheses(item) for item in node.expressions[:MAX_CHECKED_VALUES]]
+    items = [strip_parentheses(item) for item in node.expressions[:MAX_CHECKED_VALUES]]
     asked = [item for item in items if not isinstance(item, exp.Literal | exp.Null | exp.Tuple | exp.Query)]
-    if not asked or isinstance(_strip_parentheses(node.this), exp.Null | exp.Tuple | exp.Query):
+    if not asked or isinstance(strip_parentheses(node.this), exp.Null | exp.Tuple | exp.Query):
         return node
     checks = exp.and_(*(call_macro("comparable", node.this.copy(), item.copy()) for item in asked), copy=False)
     return exp.Paren(this=exp.Case(ifs=[exp.If(this=checks, true=node.copy())]))

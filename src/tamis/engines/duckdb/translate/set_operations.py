@@ -28,7 +28,7 @@ from tamis import types
 from tamis.errors import TypeMismatch
 from tamis.expr.sql.to_tree import build_type
 from tamis.query.sql.common_tables import find_references_to, split_recursive_query
-from tamis.types import decimal_digits, is_text, type_name, type_name_with_article
+from tamis.types import count_decimal_digits, is_text, type_name, type_name_with_article
 
 SIDES_PER_QUERY = 50
 """The number of sides that one query describes."""
@@ -49,14 +49,12 @@ Describe = Callable[[exp.Expr], DescribedQuery | None]
 def cast_to_common_types(tree: exp.Expr, describe: Describe) -> None:
     """Give the set operations of a query Spark's types, in place; raise `TypeMismatch` if sides have none."""
     operations = [
-        each for each in _walk_inner_first(tree) if isinstance(each, exp.SetOperation) or _has_several_rows(each)
+        each
+        for each in _walk_inner_first(tree)
+        if isinstance(each, exp.SetOperation) or (isinstance(each, exp.Values) and len(each.expressions) > 1)
     ]
     if operations:
         _TypeCaster(tree, describe).cast_all(operations)
-
-
-def _has_several_rows(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Values) and len(node.expressions) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,7 +455,7 @@ def _find_common_number(left: pa.DataType, right: pa.DataType, converts_text: bo
 
 def _get_precision_and_scale(data_type: pa.DataType) -> tuple[int, int]:
     """Return the precision and scale of a number as a decimal. Spark uses 20 digits for a BIGINT, which needs 19."""
-    return (20, 0) if data_type == types.LONG else decimal_digits(data_type)
+    return (20, 0) if data_type == types.LONG else count_decimal_digits(data_type)
 
 
 def _find_common_nested(left: pa.DataType, right: pa.DataType, converts_text: bool) -> pa.DataType | None:

@@ -2,7 +2,6 @@
 
 Reading order:
 
-- `checkpoints`         the parts of a checkpoint, its protocol and its metadata
-- `checkpoint_rows`     file actions from a part
-- `row_group_skipping`  row groups of a part, skipped by their own statistics
+- `checkpoints`      the parts of a checkpoint, its protocol and its metadata
+- `checkpoint_rows`  file actions from a part, whose row groups are skipped by their own statistics
 """

@@ -32,7 +32,7 @@ from tamis.io.ranges import RangedFile
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 
-MOST_COMMIT_BYTES = 16 * 1024**3
+MAX_COMMIT_BYTES = 16 * 1024**3
 """A larger commit is rejected before memory is allocated: no writer writes one."""
 
 OPTIONAL_NAMES = ("remove", "stats", "deletionVector")
@@ -47,7 +47,6 @@ _ANOTHER_ACTION = r',\s*"(?:add|remove|metaData|protocol|sidecar|[^"]*\\u00[4-7]
 _FIRST_NAME = r'^\s*\{\s*"(?P<name>[^"\\]*)"\s*:'
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 """An ASCII letter written as a Unicode escape, which JSON allows in keys too."""
-_WINDOW = 8 * 1024 * 1024
 _NEWLINE = 10
 _BLANKS = " \t\r\n"
 _SPACES = np.frombuffer(_BLANKS.encode(), np.uint8)
@@ -172,7 +171,7 @@ def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
     for first, run in _split_into_runs(files, storage.tuning.max_log_bytes_together):
         content, lines = _read_run(storage, run, first)
         digest.update(content)
-        mentioned |= _find_names(content, [name for name in OPTIONAL_NAMES if name not in mentioned])
+        mentioned |= find_mentioned_names(content, [name for name in OPTIONAL_NAMES if name not in mentioned])
         is_file = _is_file_action(lines.texts)
         unusual = _find_unusual(lines.texts, is_file)
         if len(unusual):
@@ -251,13 +250,13 @@ def _rewrite_one_action_per_line(content: pa.Buffer, location: str) -> pa.Buffer
     return pa.py_buffer("".join(f"{json.dumps(value)}\n" for value in values).encode())
 
 
-def _find_names(content: memoryview, names: Sequence[str]) -> set[str]:
+def find_mentioned_names(content: memoryview, names: Sequence[str], window_bytes: int = 8 * 1024 * 1024) -> set[str]:
     """Return the names that may occur: all of them where a key may be written with Unicode escapes."""
     found: set[str] = set()
     overlap = max(map(len, names), default=0) + 1
-    for start in range(0, len(content) if names else 0, _WINDOW):
+    for start in range(0, len(content) if names else 0, window_bytes):
         # Searching in bytes is twice as fast as in a memoryview, copy included.
-        window = bytes(content[start : start + _WINDOW + overlap])
+        window = bytes(content[start : start + window_bytes + overlap])
         if b"\\u00" in window and _ESCAPED_LETTER.search(window):
             return set(names)
         found |= {name for name in names if name not in found and f'"{name}"'.encode() in window}
@@ -310,9 +309,9 @@ def _rewrite_unusual(storage: Storage, files: Sequence[LogFile], lines: Lines, u
 
 
 def read_whole(storage: Storage, file: LogFile) -> pa.Buffer:
-    if file.size > MOST_COMMIT_BYTES:
+    if file.size > MAX_COMMIT_BYTES:
         raise CorruptFile(
-            f"'{storage.format_path(file.path)}' has {file.size} bytes, expected at most {MOST_COMMIT_BYTES}. Write a "
+            f"'{storage.format_path(file.path)}' has {file.size} bytes, expected at most {MAX_COMMIT_BYTES}. Write a "
             "checkpoint of its version or a later one, so that it is not read"
         )
     with RangedFile(storage, file.path, file.size) as opened:

@@ -62,7 +62,7 @@ class LogFile:
         return self.path.endswith(".compacted.json")
 
 
-MOST_COMMITS_TO_LOOK_UP = 64
+MAX_COMMITS_TO_LOOK_UP = 64
 """Above this many missing commits, they are not looked up one by one: the log has a gap."""
 
 
@@ -184,7 +184,7 @@ def _add_missed(listing: LogListing) -> LogListing:
     if not len(versions) or start > versions[-1]:
         return listing
     start = max(start, int(versions[0]))
-    if versions[-1] - start + 1 - np.count_nonzero(versions >= start) not in range(1, MOST_COMMITS_TO_LOOK_UP + 1):
+    if versions[-1] - start + 1 - np.count_nonzero(versions >= start) not in range(1, MAX_COMMITS_TO_LOOK_UP + 1):
         return listing
     missed = np.setdiff1d(np.arange(start, int(versions[-1])), versions)
     found = [(version, find_file(listing.storage, f"{listing.folder}/{version:020}.json")) for version in missed]

@@ -86,12 +86,8 @@ def reconcile(actions: pa.Table, lines: ActionLines) -> FileChanges:
         touched = keys.filter(pa.array(first_rows == rows))
     added, added_keys = actions.select(ADD.names), keys
     if not pc.all(holds).as_py():
-        added, added_keys = added.filter(holds), keys.filter(_concatenate(holds))
+        added, added_keys = added.filter(holds), keys.filter(holds.combine_chunks())
     return FileChanges(added.combine_chunks(), pa.chunked_array([added_keys]), touched)
-
-
-def _concatenate(values: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(values.chunks)
 
 
 def _check_compactions(actions: pa.Table, keys: pa.Array, lines: ActionLines) -> None:

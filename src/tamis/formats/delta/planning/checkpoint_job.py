@@ -9,21 +9,39 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from tamis.errors import format_count
+from tamis.errors import TamisError, format_count
+from tamis.expr.nodes import Column
 from tamis.formats.delta.log.log_segment import LogFile
-from tamis.formats.delta.planning.file_batches import get_cached_batches
-from tamis.formats.delta.planning.file_request import Request
+from tamis.formats.delta.log.replay import make_action_keys
+from tamis.formats.delta.paths import resolve_paths
+from tamis.formats.delta.planning.file_batches import (
+    FILE_COLUMNS,
+    PARTITION_VALUES,
+    STATISTICS,
+    FileBatch,
+    LogColumns,
+    compute_logical_rows,
+    get_cached_batches,
+    read_batches,
+)
 from tamis.formats.delta.planning.log_fragments import FilePart
-from tamis.formats.delta.planning.prune_files import PartPruner
+from tamis.formats.delta.planning.partition_values import TypedPartitionValues, make_unreadable_value_error
+from tamis.formats.delta.planning.prune_files import PartPruner, Request
 from tamis.formats.delta.schema import TableMetadata, parse_fields
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.file_funnel import FileRequest, PrunedFiles, encode_result, make_result_schema, prune_in_executors
+from tamis.formats.file_rows import KEY, FileRowsJob, FilesWithStatistics, read_columns
 from tamis.formats.jobs import Arguments, Engine, Item, Job, read_table, storage_to_arguments
+from tamis.formats.source import LEVELS
+from tamis.skipping.metadata import ROW_COUNT
+from tamis.skipping.predicate import Predicate
+from tamis.skipping.rewrite import Conjunct
 
 FUNCTION = "tamis.formats.delta.planning.checkpoint_job:prune_part"
 
@@ -113,3 +131,87 @@ def _keys_to_text(keys: pa.Array) -> str:
 def _read_touched(arguments: Arguments) -> pa.Array | None:
     text = arguments["touched"]
     return None if text is None else read_table(base64.b64decode(text))["key"].combine_chunks()
+
+
+# --- File rows ------------------------------------------------------------------------------------------------------
+#
+# The files of a snapshot with their statistics: executors read the checkpoint parts, this process the commits.
+
+
+FILES_FUNCTION = "tamis.formats.delta.planning.checkpoint_job:read_checkpoint_files"
+
+
+@dataclass(frozen=True)
+class DeltaFileRows:
+    """Reads the files of a snapshot with their statistics."""
+
+    snapshot: Snapshot
+    name: str
+    allow_outside: bool
+
+    def list_columns(self, columns: Sequence[Column]) -> tuple[Column, ...]:
+        return tuple(columns)
+
+    def plan(self, columns: Sequence[Column]) -> FileRowsJob:
+        """Return the job that reads checkpoint parts. The commits are read now, and replace files of those parts."""
+        snapshot = self.snapshot
+        metadata = snapshot.metadata
+        parts = snapshot.list_parts()
+        files = [part.file for part in parts if part.changes is None and part.file is not None]
+        return FileRowsJob(
+            FILES_FUNCTION,
+            {"metadata": metadata_to_json(metadata), "version": snapshot.version},
+            [Item.from_json(astuple(file), file.size) for file in files],
+            f"read {format_count(len(files), 'checkpoint part')} of {self.name}@{snapshot.version}",
+            [found for part in parts if part.changes is not None for found in _read_files(part, metadata, columns)],
+            snapshot.changes.touched,
+        )
+
+    def split_conjuncts(self, predicate: Predicate) -> tuple[Sequence[Conjunct], Sequence[Conjunct]]:
+        request = Request.of(FileRequest(predicate, frozenset(LEVELS)), self.snapshot.metadata)
+        return request.partition_conjuncts, predicate.conjuncts
+
+    def resolve_paths(self, files: pa.Table) -> pa.Table:
+        paths = files["path"].combine_chunks()
+        return files.set_column(
+            0, "path", resolve_paths(self.snapshot.storage, paths, allow_outside=self.allow_outside)
+        )
+
+
+def read_checkpoint_files(arguments: Arguments, item: bytes) -> Iterator[FilesWithStatistics]:
+    """Yield the files that a checkpoint part adds, including those that newer commits replace."""
+    file = LogFile(*json.loads(item))
+    part = FilePart(arguments.storage, ("part", file.path), arguments["version"], file.size, file)
+    yield from _read_files(part, arguments.memoise(_parse_metadata), arguments.memoise(read_columns))
+
+
+def _parse_metadata(arguments: Arguments) -> TableMetadata:
+    return metadata_from_json(arguments["metadata"])
+
+
+def _read_files(part: FilePart, metadata: TableMetadata, columns: Sequence[Column]) -> Iterator[FilesWithStatistics]:
+    needed = (*FILE_COLUMNS, *PARTITION_VALUES, *STATISTICS)
+    for batch, log in read_batches(part, metadata, needed):
+        yield _to_files(batch, log, columns)
+
+
+def _to_files(batch: FileBatch, log: LogColumns, columns: Sequence[Column]) -> FilesWithStatistics:
+    rows = np.arange(batch.rows)
+    statistics = batch.read_statistics(columns, rows, log)
+    row_counts = statistics[ROW_COUNT.name]
+    chosen = batch.select_files(rows, row_counts)
+    names = ("path", "size", "modified", "deletion_vector", "num_records")
+    files = {name: chosen[name].combine_chunks() for name in names}
+    files["logical_rows"] = compute_logical_rows(row_counts, batch.count_deleted(pa.array(rows)))
+    files[KEY] = make_action_keys(files["path"], files["deletion_vector"])
+    typed = batch.partition_values.expand()
+    return FilesWithStatistics(files, statistics, typed.values, _find_errors(typed, batch.metadata))
+
+
+def _find_errors(typed: TypedPartitionValues, metadata: TableMetadata) -> dict[int, TamisError]:
+    """Return the errors of files with a partition value that is invalid for its type."""
+    return {
+        int(row): make_unreadable_value_error(texts[int(row)].as_py(), name, metadata)
+        for name, texts in typed.wrong.items()
+        for row in np.flatnonzero(np.asarray(texts.is_valid()))
+    }

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,24 +25,23 @@ from tamis.formats.delta.planning.log_fragments import KEY_COLUMNS, FilePart
 from tamis.formats.delta.planning.partition_values import (
     PartitionValues,
     encode_partition_values,
-    get_partition_strings,
-    type_partition_values,
 )
 from tamis.formats.delta.schema import TableMetadata
 from tamis.formats.delta.statistics.file_statistics import extract_num_records, make_statistics_metadata
 from tamis.formats.file_rows import DELETION_VECTOR
+from tamis.formats.source import MODIFIED
 from tamis.io.weighted_cache import WeightedCache
 from tamis.skipping.metadata import KINDS, ROW_COUNT, metadata_name
-from tamis.skipping.predicate import get_partition_name
+from tamis.tuning import DEFAULT_TUNING, Tuning
 
-FILE_BATCH_CACHE = WeightedCache(capacity=512 * 1024 * 1024)
+FILE_BATCH_CACHE = WeightedCache(capacity=DEFAULT_TUNING.max_cached_log_bytes)
 """The files of logs that this process has read and decoded."""
 
 STATISTICS_BYTES_PER_FILE = 64
 """The approximate size of a column's decoded statistics, per file."""
 
+FILE_COLUMNS = ("path", "size", "modification_time", "deletion_vector")
 STATISTICS = ("stats", "stats_parsed")
-MODIFICATION_TIME = ("modification_time",)
 PARTITION_VALUES = ("partition_values", "partition_values_parsed")
 
 Bits = npt.NDArray[np.bool_]
@@ -93,16 +91,12 @@ class FileBatch:
     """The position of the batch in its part."""
     metadata: TableMetadata
     files: pa.RecordBatch
-    """`path` and `size`, and `deletion_vector` where some file has one."""
+    """`path`, `size` and `modified`, and `deletion_vector` where some file has one."""
     partition_values: PartitionValues
-    """The partition values as the log has them."""
-    partitions: pa.Table
-    """The typed partition values; NULL where `invalid` has a string."""
-    invalid: Mapping[str, pa.StringArray] = field(default_factory=dict, repr=False)
-    """Partition columns with strings that are invalid for their types: see `TypedPartitionValues`."""
+    identity: object = field(default_factory=object, repr=False)
+    """A value that no other batch has, for keys that do not keep this batch in memory."""
     known: dict[Column | None, DecodedStatistics] = field(default_factory=dict, repr=False)
     """The decoded statistics by column; the key None holds the row counts, since no column can have that name."""
-    _live: dict[Hashable, Bits] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
@@ -114,16 +108,8 @@ class FileBatch:
 
         `part` has the same source as this batch, but may have other newer commits.
         """
-        with self._lock:
-            mask = self._live.get(part.key)
-        if mask is None:
-            found = part.find_live(self._select_key_columns())
-            mask = np.ones(self.rows, bool) if found is None else np.asarray(found)
-            with self._lock:
-                # Only for one version: a mask takes a byte per file, and few programs alternate between versions.
-                self._live.clear()
-                self._live[part.key] = mask
-        return mask.copy()
+        found = part.find_live(self._select_key_columns())
+        return np.ones(self.rows, bool) if found is None else np.asarray(found)
 
     def _select_key_columns(self) -> pa.RecordBatch:
         vectors = self._get_deletion_vectors()
@@ -132,22 +118,6 @@ class FileBatch:
     def _get_deletion_vectors(self) -> pa.StructArray:
         has_any = "deletion_vector" in self.files.schema.names
         return self.files.column("deletion_vector") if has_any else pa.nulls(self.rows, DELETION_VECTOR)
-
-    def read_partitions(self, texts: Sequence[Column], log: LogColumns) -> pa.Table:
-        """Return the typed partition values, and some of them as the log's strings; an empty string is NULL."""
-        if not texts:
-            return self.partitions
-        values = log.batch(self.number, self.rows, PARTITION_VALUES[:1]).column("partition_values")
-        found = self.partitions
-        for column in texts:
-            found = found.append_column(
-                column.name, get_partition_strings(values, get_partition_name(column), self.metadata)
-            )
-        return found
-
-    def read_modification_times(self, log: LogColumns) -> pa.Array:
-        """Return the modification times of the files, in milliseconds since 1970."""
-        return log.batch(self.number, self.rows, MODIFICATION_TIME).column("modification_time")
 
     def read_statistics(self, columns: Sequence[Column], wanted: Rows, log: LogColumns) -> dict[str, pa.Array]:
         """Return the row counts of some files, and their statistics of `columns`."""
@@ -193,6 +163,7 @@ class FileBatch:
             {
                 "path": files.column("path"),
                 "size": files.column("size"),
+                "modified": files.column("modified"),
                 "deletion_vector": files.column("deletion_vector")
                 if has_vectors
                 else pa.nulls(len(wanted), DELETION_VECTOR),
@@ -210,9 +181,9 @@ class FileBatch:
 
     @property
     def weight(self) -> int:
-        wrong = sum(int(texts.nbytes) for texts in self.invalid.values())
-        known = sum(each.weight for each in self.known.values())
-        return int(self.files.nbytes + self.partition_values.weight + self.partitions.nbytes + wrong + known)
+        with self._lock:
+            known = sum(each.weight for each in self.known.values())
+        return int(self.files.nbytes + self.partition_values.weight + known)
 
 
 def compute_logical_rows(records: pa.Array, deleted: pa.Array) -> pa.Array:
@@ -221,66 +192,29 @@ def compute_logical_rows(records: pa.Array, deleted: pa.Array) -> pa.Array:
     return pc.if_else(pc.less(left, 0), pa.scalar(None, types.LONG), left)
 
 
-class LogColumns(Protocol):
-    """Access of a batch of files to columns of the log."""
-
-    @property
-    def min_share_to_decode_all(self) -> float:
-        """The share of a batch's files from which on the statistics of the whole batch are decoded."""
-        ...
-
-    def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch: ...
-
-    def done(self) -> None:
-        """Release the current batch: it is not read again."""
-        ...
-
-    def close(self) -> None:
-        """Release everything: later batches are not read either."""
-        ...
-
-
-@dataclass(slots=True)
-class ReadColumns:
-    """Columns of the log that are in memory because they were just read."""
-
-    read: pa.RecordBatch | None
-    min_share_to_decode_all: float
-
-    def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch:
-        assert self.read is not None, "the batch was done"
-        return self.read
-
-    def done(self) -> None:
-        self.read = None
-
-    def close(self) -> None:
-        self.read = None
-
-
-class LazyLogColumns:
-    """Columns of a part of the log, read lazily, batch by batch.
+class LogColumns:
+    """Columns of a part of the log, read lazily, batch by batch; `read` is a batch that was just read.
 
     Going back to an earlier batch reads the part again.
     """
 
-    def __init__(self, part: FilePart, *, decode_all: bool = False) -> None:
+    def __init__(self, part: FilePart, *, decode_all: bool = False, read: pa.RecordBatch | None = None) -> None:
         self._part = part
-        self._min_share = 0.0 if decode_all else part.storage.tuning.min_share_to_decode_all
+        self.min_share_to_decode_all = 0.0 if decode_all else part.storage.tuning.min_share_to_decode_all
+        """The share of a batch's files from which on the statistics of the whole batch are decoded."""
+        self._read = read
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._batch: pa.RecordBatch | None = None
         self._number = -1
         self._columns: Sequence[str] | None = None
 
-    @property
-    def min_share_to_decode_all(self) -> float:
-        return self._min_share
-
     def batch(self, number: int, rows: int, columns: Sequence[str]) -> pa.RecordBatch:
+        if self._read is not None:
+            return self._read
         is_past = number < self._number or (number == self._number and self._batch is None)
         if is_past or columns != self._columns:
             self._columns, self._number = columns, -1
-            self._batches = self._part.read_source(columns)
+            self._batches = self._part.read(columns, live=False)
         for _ in range(number - self._number):
             self._batch = next(self._batches, None)
         self._number = number
@@ -293,11 +227,14 @@ class LazyLogColumns:
         return self._batch
 
     def done(self) -> None:
-        self._batch = None
+        """Release the current batch: it is not read again."""
+        self._read = self._batch = None
 
     def close(self) -> None:
+        """Release everything: later batches are not read either."""
         # A reader holds the bytes of its current row group.
-        self._batches, self._batch, self._columns = iter(()), None, None
+        self._batches, self._columns = iter(()), None
+        self.done()
 
 
 def _make_key(part: FilePart, metadata: TableMetadata) -> Hashable:
@@ -316,32 +253,40 @@ def get_cached_batches(part: FilePart, metadata: TableMetadata) -> list[FileBatc
     return found
 
 
-def has_room_for_statistics(files: int, columns: int) -> bool:
-    """Whether the cache has room for the statistics of so many files and columns without evicting others."""
-    return FILE_BATCH_CACHE.has_room(files * columns * STATISTICS_BYTES_PER_FILE)
+def has_room_for_statistics(files: int, columns: int, tuning: Tuning) -> bool:
+    """Return whether the cache has room for the statistics of so many files and columns without evicting others."""
+    return FILE_BATCH_CACHE.has_room(files * columns * STATISTICS_BYTES_PER_FILE, tuning.max_cached_log_bytes)
 
 
 def cache_batches(part: FilePart, metadata: TableMetadata, batches: list[FileBatch]) -> None:
     """Cache the batches of a part, with all that is decoded so far, if they fit."""
-    FILE_BATCH_CACHE.put(_make_key(part, metadata), batches, sum(batch.weight for batch in batches))
+    capacity = part.storage.tuning.max_cached_log_bytes
+    FILE_BATCH_CACHE.put(_make_key(part, metadata), batches, sum(batch.weight for batch in batches), capacity)
 
 
 def read_batches(
     part: FilePart, metadata: TableMetadata, columns: Sequence[str], keep_row_group: KeepRowGroup | None = None
 ) -> Iterator[tuple[FileBatch, LogColumns]]:
     """Yield the batches of a part as they are read, each with the columns of the log that were read for it."""
-    for number, batch in enumerate(part.read_source(columns, keep_row_group)):
-        yield _make_batch(number, metadata, batch), ReadColumns(batch, part.storage.tuning.min_share_to_decode_all)
+    for number, batch in enumerate(part.read(columns, keep_row_group, live=False)):
+        yield _make_batch(number, metadata, batch), LogColumns(part, read=batch)
 
 
 def _make_batch(number: int, metadata: TableMetadata, batch: pa.RecordBatch) -> FileBatch:
     values, parsed = (batch.column(name) if name in batch.schema.names else None for name in PARTITION_VALUES)
     partition_values = encode_partition_values(values, parsed, metadata)
-    partitions = type_partition_values(partition_values, metadata)
-    names = ["path", "size"]
+    files = {name: batch.column(name) for name in ("path", "size")}
+    files["modified"] = _to_timestamps(batch.column("modification_time"))
     if batch.column("deletion_vector").null_count < batch.num_rows:
-        names.append("deletion_vector")
-    return FileBatch(number, metadata, batch.select(names), partition_values, partitions.values, partitions.wrong)
+        files["deletion_vector"] = batch.column("deletion_vector")
+    return FileBatch(number, metadata, pa.record_batch(files), partition_values)
+
+
+def _to_timestamps(milliseconds: pa.Array) -> pa.Array:
+    """Return times in milliseconds since 1970 as timestamps; null for those that no timestamp can hold."""
+    most = pa.scalar((2**63 - 1) // 1000, types.LONG)
+    is_known = pc.and_(pc.less_equal(milliseconds, most), pc.greater_equal(milliseconds, pc.negate(most)))
+    return pc.multiply(pc.if_else(is_known, milliseconds, pa.scalar(None, types.LONG)), 1000).cast(MODIFIED)
 
 
 def _select_column(decoded: Mapping[str, pa.Array], column: Column | None) -> dict[str, pa.Array]:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.formats.delta.checkpoint.checkpoint_rows import Column, KeepRowGroup, read_checkpoint_part
+from tamis.formats.delta.checkpoint.checkpoint_rows import FileColumn, KeepRowGroup, read_checkpoint_part
 from tamis.formats.delta.log.actions import ADD
 from tamis.formats.delta.log.log_segment import LogFile
 from tamis.formats.delta.log.replay import FileChanges, is_untouched, make_action_keys
@@ -25,7 +25,7 @@ FILES_PER_BATCH = 128 * 1024
 """The maximum number of files of a log in one batch."""
 
 KEY_COLUMNS = ("path", "deletion_vector")
-"""The columns that `FilePart.live` needs."""
+"""The columns that `FilePart.find_live` needs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +34,7 @@ class FilePart:
 
     storage: Storage = field(repr=False)
     source_key: Hashable
-    """A key that identifies the result of `read_source`. Later versions with the same checkpoint have the same key."""
+    """A key that identifies all files that the part adds. Later versions with the same checkpoint have the same key."""
     newer: Hashable
     """A key that identifies the commits after the checkpoint, which determine the files that are no longer live."""
     size: int
@@ -64,26 +64,17 @@ class FilePart:
         return self.touched is not None and len(self.touched) > 0
 
     def read(
-        self, columns: Collection[Column] = tuple(ADD.names), keep_row_group: KeepRowGroup | None = None
+        self,
+        columns: Collection[FileColumn] = tuple(ADD.names),
+        keep_row_group: KeepRowGroup | None = None,
+        *,
+        live: bool = True,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the live files, with the requested columns: see `read_checkpoint_part`. No batch is empty."""
-        return self._read(columns, keep_row_group, self.touched)
+        """Yield the live files, with the requested columns: see `read_checkpoint_part`. No batch is empty.
 
-    def read_source(
-        self, columns: Collection[Column] = tuple(ADD.names), keep_row_group: KeepRowGroup | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield all files that the part adds, live or not, so that later versions can reuse them and apply `live`."""
-        return self._read(columns, keep_row_group, None)
-
-    def find_live(self, batch: pa.RecordBatch) -> pa.BooleanArray | None:
-        """Return a mask of the live rows of a batch of `read_source`; None for all. The batch has `KEY_COLUMNS`."""
-        if self.touched is None or not len(self.touched):
-            return None
-        return is_untouched(make_action_keys(*(batch.column(name) for name in KEY_COLUMNS)), self.touched)
-
-    def _read(
-        self, columns: Collection[Column], keep_row_group: KeepRowGroup | None, touched: pa.Array | None
-    ) -> Iterator[pa.RecordBatch]:
+        Without `live`, yield all files that the part adds, so that later versions can reuse them and apply `find_live`.
+        """
+        touched = self.touched if live else None
         if self.changes is None:
             assert self.file is not None
             return read_checkpoint_part(
@@ -97,9 +88,15 @@ class FilePart:
             )
         return _read_changes(self.changes, columns, touched, self.storage.tuning.max_statistics_bytes)
 
+    def find_live(self, batch: pa.RecordBatch) -> pa.BooleanArray | None:
+        """Return a mask of the live rows of a batch of all files; None for all rows. The batch has `KEY_COLUMNS`."""
+        if self.touched is None or not len(self.touched):
+            return None
+        return is_untouched(make_action_keys(*(batch.column(name) for name in KEY_COLUMNS)), self.touched)
+
 
 def _read_changes(
-    changes: FileChanges, columns: Collection[Column], touched: pa.Array | None, max_statistics_bytes: int
+    changes: FileChanges, columns: Collection[FileColumn], touched: pa.Array | None, max_statistics_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     names = {column if isinstance(column, str) else column[0] for column in columns}
     table = changes.added.select([name for name in ADD.names if name in names] or ["path"])

@@ -16,7 +16,7 @@ the zone of that machine. So strings take precedence if both exist. Typed values
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -35,7 +35,7 @@ from tamis.expr.functions.partition_values import (
     partition_text,
 )
 from tamis.expr.interop.from_any import to_expr
-from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, find_columns, not_, transform
+from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, find_columns, not_, replace_columns
 from tamis.expr.wire.partition_filter import resolve_column
 from tamis.formats.delta.schema import DeltaField, TableMetadata
 from tamis.skipping.metadata import ROW_COUNT, lower, nan_count, null_count, upper
@@ -43,97 +43,123 @@ from tamis.skipping.predicate import get_partition_name, is_partition_text, make
 from tamis.skipping.rewrite import Conjunct
 
 PARTITION_VALUES = Column(("add", "partitionValues"), type=pa.map_(types.STRING, types.STRING))
+PARSED_PARTITION_VALUES = ("add", "partitionValues_parsed")
 
 PHYSICAL_NAME = b"delta.columnMapping.physicalName"
 """The key of a column's physical name in the metadata of its field, as in Delta's own schemas."""
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionValues:
-    """The partition values of files: the distinct maps of the log, and which of them each file has."""
+class TypedPartitionValues:
+    """Partition values in their declared types, by logical column name."""
 
-    maps: pa.MapArray
-    """Distinct maps from physical names to strings, of the partition columns only."""
-    codes: npt.NDArray[np.int32] | npt.NDArray[np.int64]
-    """The position of each file's map in `maps`."""
+    values: pa.Table
+    wrong: Mapping[str, pa.StringArray]
+    """The invalid strings of each column that has any; NULL beside valid values. In `values`, an invalid string is
+    NULL, which is not its value."""
+
+    def take(self, rows: npt.NDArray[np.integer]) -> TypedPartitionValues:
+        indices = pa.array(rows)
+        arrays = {name: self.values[name].take(indices) for name in self.values.column_names}
+        wrong = {name: texts.take(indices) for name, texts in self.wrong.items()}
+        return TypedPartitionValues(_make_table(arrays, len(indices)), wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionValues:
+    """The partition values of files: the distinct ones, and which of them each file has."""
+
+    strings: pa.Table
+    """The strings of the log, by physical column name; each row occurs once."""
+    codes: npt.NDArray[np.int32]
+    """The row of each file in `strings`."""
+    typed: TypedPartitionValues
+    """The typed values of each row of `strings`."""
+    has_strings: bool = True
+    """Whether the log has all values as strings. The strings of others are made of typed values."""
 
     @staticmethod
-    def concatenate(each: Sequence[PartitionValues]) -> PartitionValues:
-        """Return the values of all files. A map may occur once for each of the given ones."""
-        starts = np.cumsum([0, *(len(one.maps) for one in each)])
-        codes = [one.codes + start for one, start in zip(each, starts, strict=False)]
-        return PartitionValues(pa.concat_arrays([one.maps for one in each]), np.concatenate(codes))
+    def concatenate(each: Sequence[PartitionValues], metadata: TableMetadata) -> PartitionValues:
+        """Return the values of all files."""
+        if len(each) == 1:
+            return each[0]
+        if not metadata.partition_columns:
+            # Tables without columns lose their number of rows when they are concatenated.
+            first = max(each, key=lambda one: len(one.codes))
+            return replace(first, codes=np.concatenate([one.codes for one in each]))
+        starts = np.cumsum([0, *(one.strings.num_rows for one in each)])
+        codes = np.concatenate([one.codes + start for one, start in zip(each, starts, strict=False)])
+        strings = pa.concat_tables([one.strings for one in each])
+        found = _encode_strings(strings, metadata, has_strings=all(one.has_strings for one in each))
+        return replace(found, codes=found.codes[codes])
+
+    def expand(self) -> TypedPartitionValues:
+        """Return the typed values of each file."""
+        return self.typed.take(self.codes)
 
     @property
     def weight(self) -> int:
-        return int(self.maps.nbytes + self.codes.nbytes)
+        parts = (self.strings, self.codes, self.typed.values, *self.typed.wrong.values())
+        return sum(int(each.nbytes) for each in parts)
+
+
+def _make_table(arrays: Mapping[str, pa.Array | pa.ChunkedArray], rows: int) -> pa.Table:
+    return pa.table(arrays) if arrays else pa.table({"rows": pa.nulls(rows)}).select([])
 
 
 def encode_partition_values(
     values: pa.MapArray | None, parsed: pa.StructArray | None, metadata: TableMetadata
 ) -> PartitionValues:
-    """Return the partition values of files as distinct maps.
+    """Return the partition values of files, each of the distinct ones once.
 
     `parsed` holds the typed values of a checkpoint, by physical name, for rows whose map is null or was not read.
     """
     fields = [metadata.fields_by_name[name] for name in metadata.partition_columns]
     rows = len(values if values is not None else parsed if parsed is not None else ())
-    codes = np.zeros(rows, np.int64)
-    distinct: list[pa.Array] = []
-    count = min(rows, 1)
-    for field in fields:
-        encoded = _read_strings(values, parsed, field).dictionary_encode(null_encoding="encode")
+    strings = {field.physical_name: _read_strings(values, parsed, field) for field in fields}
+    has_strings = values is not None and not values.null_count
+    return _encode_strings(_make_table(strings, rows), metadata, has_strings=has_strings)
+
+
+def _encode_strings(strings: pa.Table, metadata: TableMetadata, *, has_strings: bool) -> PartitionValues:
+    codes = np.zeros(strings.num_rows, np.int64)
+    rows = np.zeros(min(strings.num_rows, 1), np.int64)
+    for column in strings.columns:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
         # The pairs of an earlier code and a new one are numbered again, so that no number overflows.
-        own = len(encoded.dictionary)
-        pairs = pa.array(codes * own + encoded.indices.to_numpy()).dictionary_encode()
-        codes, numbers = pairs.indices.to_numpy().astype(np.int64), pairs.dictionary.to_numpy()
-        earlier, new = (pa.array(each) for each in np.divmod(numbers, max(own, 1)))
-        distinct = [*(each.take(earlier) for each in distinct), encoded.dictionary.take(new)]
-        count = len(numbers)
-    width = len(fields)
+        pairs = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+        _, rows, codes = np.unique(pairs, return_index=True, return_inverse=True)
+    strings = strings.take(pa.array(rows)) if strings.num_columns else strings.slice(0, len(rows))
+    parsed = {
+        name: _parse_texts(strings[metadata.fields_by_name[name].physical_name].combine_chunks(), metadata, name)
+        for name in metadata.partition_columns
+    }
+    wrong = {name: texts for name, (_, texts) in parsed.items() if texts is not None}
+    values = _make_table({name: found for name, (found, _) in parsed.items()}, len(rows))
+    return PartitionValues(strings, codes.astype(np.int32), TypedPartitionValues(values, wrong), has_strings)
+
+
+def make_scan_file_batch(strings: pa.Table) -> pa.RecordBatch:
+    """Return strings of partition values as they are in the log: `add.partitionValues`."""
+    rows, width = strings.num_rows, strings.num_columns
+    keys = pa.array(strings.column_names, types.STRING).take(pa.array(np.tile(np.arange(width), rows)))
     # The strings of all columns, file by file.
-    order = np.arange(count * width).reshape(width, count).T.ravel()
-    items = pa.concat_arrays(distinct).take(pa.array(order)) if distinct else pa.array([], types.STRING)
-    keys = pa.array([field.physical_name for field in fields] * count, types.STRING)
-    offsets = pa.array(np.arange(count + 1) * width, pa.int32())
-    return PartitionValues(pa.MapArray.from_arrays(offsets, keys, items), codes.astype(np.int32))
+    order = np.arange(rows * width).reshape(width, rows).T.ravel()
+    items = pa.concat_arrays([column.combine_chunks() for column in strings.columns]).take(pa.array(order))
+    maps = pa.MapArray.from_arrays(pa.array(np.arange(rows + 1) * width, pa.int32()), keys, items)
+    return _make_action_batch("partitionValues", maps)
 
 
-def make_scan_file_batch(maps: pa.MapArray) -> pa.RecordBatch:
-    """Return maps of partition values as they are in the log: `add.partitionValues`."""
-    return pa.record_batch({"add": pa.StructArray.from_arrays([maps], names=["partitionValues"])})
+def _make_action_batch(name: str, values: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch({"add": pa.StructArray.from_arrays([values], names=[name])})
 
 
-@dataclass(frozen=True, slots=True)
-class TypedPartitionValues:
-    """The partition values of files in their declared types, by logical column name."""
-
-    values: pa.Table
-    wrong: Mapping[str, pa.StringArray]
-    """The invalid strings of each column that has any; NULL for files with valid values. In `values`, a file with an
-    invalid string has NULL, which is not its value."""
-
-
-def parse_partition_values(
-    values: pa.MapArray | None, parsed: pa.StructArray | None, metadata: TableMetadata
-) -> TypedPartitionValues:
-    """Return the partition columns in their declared types, by logical name; see `encode_partition_values`."""
-    return type_partition_values(encode_partition_values(values, parsed, metadata), metadata)
-
-
-def type_partition_values(given: PartitionValues, metadata: TableMetadata) -> TypedPartitionValues:
-    """Return the partition columns in their declared types, by logical name."""
-    codes = pa.array(given.codes)
-    arrays: dict[str, pa.Array] = {}
-    wrong: dict[str, pa.StringArray] = {}
-    for name in metadata.partition_columns:
-        found, texts = _parse_texts(given.maps, metadata.fields_by_name[name])
-        arrays[name] = found.take(codes)
-        if texts is not None:
-            wrong[name] = texts.take(codes)
-    if not arrays:
-        return TypedPartitionValues(pa.table({"rows": pa.nulls(len(codes))}).select([]), {})
-    return TypedPartitionValues(pa.table(arrays), wrong)
+def make_parsed_batch(values: pa.Table) -> pa.RecordBatch:
+    """Return typed partition values as they are in some checkpoints, but with logical names:
+    `add.partitionValues_parsed`."""
+    arrays = [column.combine_chunks() for column in values.columns]
+    parsed = pa.StructArray.from_arrays(arrays, names=values.column_names)
+    return _make_action_batch("partitionValues_parsed", parsed)
 
 
 def make_unreadable_value_error(text: str, name: str, metadata: TableMetadata) -> CorruptFile:
@@ -145,14 +171,14 @@ def make_unreadable_value_error(text: str, name: str, metadata: TableMetadata) -
     )
 
 
-def get_partition_strings(values: pa.MapArray, name: str, metadata: TableMetadata) -> pa.StringArray:
-    """Return the log's strings of a partition column; an empty string is NULL."""
-    if values.null_count:
+def get_partition_strings(values: PartitionValues, name: str, metadata: TableMetadata) -> pa.ChunkedArray:
+    """Return the log's strings of a partition column, each of the distinct ones; an empty string is NULL."""
+    if not values.has_strings:
         raise CorruptFile(
             f"a checkpoint of the Delta table {metadata.location} has typed partition values only, and no strings for "
             "a PartitionFilter to compare: filter with SQL, or write a new checkpoint"
         )
-    return _evaluate(values, metadata.fields_by_name[name].physical_name, types.STRING)
+    return values.strings[metadata.fields_by_name[name].physical_name]
 
 
 @suggest_arguments("tamis.delta.rewrite_partition_predicate")
@@ -176,23 +202,29 @@ def rewrite_partition_predicate(predicate: object, schema: pa.Schema) -> Expr:
     return substitute_partition_values(bound, _add_texts(schema, texts))
 
 
-def substitute_partition_values(predicate: Expr, schema: pa.Schema) -> Expr:
-    """Return a bound predicate with partition values in the place of the columns of a schema."""
-    values = {field.name: make_partition_expression(_get_physical_name(field), field.type) for field in schema}
-    return transform(predicate, lambda node: values.get(node.path[0], node) if isinstance(node, Column) else node)
+def substitute_partition_values(predicate: Expr, schema: pa.Schema, *, parsed: bool = False) -> Expr:
+    """Return a bound predicate with partition values in the place of the columns of a schema; `parsed` as in
+    `rewrite_conjunct`."""
+    values = {
+        field.name: Column((*PARSED_PARTITION_VALUES, field.name), type=field.type)
+        if parsed
+        else make_partition_expression(_get_physical_name(field), field.type)
+        for field in schema
+    }
+    return replace_columns(predicate, lambda column: values.get(column.path[0], column))
 
 
-def rewrite_conjunct(conjunct: Conjunct, schema: pa.Schema) -> Conjunct:
+def rewrite_conjunct(conjunct: Conjunct, schema: pa.Schema, *, parsed: bool = False) -> Conjunct:
     """Return a conjunct with answers over the log's actions; each action is one unit of one row.
 
     A conjunct on partition columns alone is evaluated as it is. In others, the value of a partition column is both of
-    its bounds, and nothing is known about the other columns.
+    its bounds, and nothing is known about the other columns. With `parsed`, actions are those of `make_parsed_batch`.
     """
     columns = [column for column in find_columns(conjunct.predicate) if column.path[0] in schema.names]
     if not columns:
         return conjunct
     if len(columns) == len(find_columns(conjunct.predicate)) and can_evaluate(conjunct.predicate):
-        value = substitute_partition_values(conjunct.predicate, schema)
+        value = substitute_partition_values(conjunct.predicate, schema, parsed=parsed)
         is_true = Call("coalesce", (value, FALSE))
         return replace(
             conjunct,
@@ -200,10 +232,10 @@ def rewrite_conjunct(conjunct: Conjunct, schema: pa.Schema) -> Conjunct:
             fully_matches=is_true,
             may_be_false=Call("coalesce", (not_(value), FALSE)),
         )
-    known = {name: value for column in columns for name, value in _make_bounds(column, schema).items()}
+    known = {name: value for column in columns for name, value in _make_bounds(column, schema, parsed).items()}
 
     def substitute(answer: Expr) -> Expr:
-        return transform(answer, lambda node: known.get(node, node) if isinstance(node, Column) else node)
+        return replace_columns(answer, lambda column: known.get(column, column))
 
     return replace(
         conjunct,
@@ -213,9 +245,9 @@ def rewrite_conjunct(conjunct: Conjunct, schema: pa.Schema) -> Conjunct:
     )
 
 
-def _make_bounds(column: Column, schema: pa.Schema) -> dict[Column, Expr]:
+def _make_bounds(column: Column, schema: pa.Schema, parsed: bool) -> dict[Column, Expr]:
     """Return the metadata of a unit of one row as expressions over the value of a partition column."""
-    value = bound = substitute_partition_values(column, schema)
+    value = bound = substitute_partition_values(column, schema, parsed=parsed)
     one, none = Literal(1, types.LONG), Literal(0, types.LONG)
     found: dict[Column, Expr] = {null_count(column): Call("case", (Call("is_null", (value,)), one, none))}
     if column.type is not None and pa.types.is_floating(column.type):
@@ -230,16 +262,13 @@ def _get_physical_name(field: pa.Field) -> str:
     return str(field.name) if found is None else found.decode()
 
 
-def make_partition_schema(
-    metadata: TableMetadata, texts: Sequence[Column] = (), without: Collection[str] = ()
-) -> pa.Schema:
-    """Return the partition columns of a table, except some, and texts of them, with their physical names in the fields'
-    metadata."""
+def make_partition_schema(metadata: TableMetadata, texts: Sequence[Column] = ()) -> pa.Schema:
+    """Return the partition columns of a table and texts of them, with their physical names in the fields' metadata."""
     fields = [metadata.fields_by_name[name] for name in metadata.partition_columns]
     schema = pa.schema(
         [pa.field(each.name, each.data_type, metadata={PHYSICAL_NAME: each.physical_name}) for each in fields]
     )
-    return pa.schema([each for each in _add_texts(schema, texts) if each.name not in without])
+    return _add_texts(schema, texts)
 
 
 def _add_texts(schema: pa.Schema, texts: Sequence[Column]) -> pa.Schema:
@@ -257,14 +286,14 @@ def make_partition_expression(physical_name: str, data_type: pa.DataType) -> Cal
 
 
 @lru_cache(maxsize=256)
-def _make_evaluator(physical_name: str, data_type: pa.DataType) -> Evaluator:
-    return Evaluator(make_partition_expression(physical_name, data_type))
+def _make_reader(physical_name: str) -> Evaluator:
+    return Evaluator(make_partition_expression(physical_name, types.STRING))
 
 
-def _evaluate(values: pa.MapArray, physical_name: str, data_type: pa.DataType) -> pa.Array:
-    found = _make_evaluator(physical_name, data_type)(make_scan_file_batch(values))
-    # Expressions have a single type for UTC timestamps.
-    return found if found.type == data_type else found.view(data_type)
+@lru_cache(maxsize=256)
+def _make_parser(data_type: pa.DataType) -> Evaluator:
+    text = Column(("text",), type=types.STRING)
+    return Evaluator(Call("partition_value", (text, Literal(types.type_name(data_type), types.STRING))))
 
 
 def _read_strings(values: pa.MapArray | None, parsed: pa.StructArray | None, field: DeltaField) -> pa.StringArray:
@@ -272,24 +301,26 @@ def _read_strings(values: pa.MapArray | None, parsed: pa.StructArray | None, fie
     if values is None:
         assert parsed is not None, "neither strings nor typed values"
         return _format_parsed_column(parsed, field)
-    texts = _evaluate(values, field.physical_name, types.STRING)
+    texts = _make_reader(field.physical_name)(_make_action_batch("partitionValues", values))
     if parsed is None or not values.null_count:
         return texts
     return pc.if_else(pc.is_null(values), _format_parsed_column(parsed, field), texts)
 
 
-def _parse_texts(values: pa.MapArray, field: DeltaField) -> tuple[pa.Array, pa.StringArray | None]:
+def _parse_texts(texts: pa.StringArray, metadata: TableMetadata, name: str) -> tuple[pa.Array, pa.StringArray | None]:
+    """Return the values of strings, and the strings that are invalid, if there are any."""
+    data_type = metadata.fields_by_name[name].data_type
+    wrong = None
     try:
-        return _evaluate(values, field.physical_name, field.data_type), None
+        found = _make_parser(data_type)(pa.record_batch({"text": texts}))
     except EvaluationError as error:
         if not isinstance(error.__cause__, InvalidPartitionValue):
             raise
-    texts = _evaluate(values, field.physical_name, types.STRING)
-    wrong = find_invalid_partition_values(texts, field.data_type)
-    right = pc.if_else(wrong.is_valid(), pa.scalar(None, types.STRING), texts)
-    names = pa.array([field.physical_name] * len(texts), types.STRING)
-    maps = pa.MapArray.from_arrays(pa.array(range(len(texts) + 1), pa.int32()), names, right)
-    return _evaluate(maps, field.physical_name, field.data_type), wrong
+        wrong = find_invalid_partition_values(texts, data_type)
+        right = pc.if_else(wrong.is_valid(), pa.scalar(None, types.STRING), texts)
+        found = _make_parser(data_type)(pa.record_batch({"text": right}))
+    # Expressions have a single type for UTC timestamps.
+    return found if found.type == data_type else found.view(data_type), wrong
 
 
 def _format_parsed_column(parsed: pa.StructArray, field: DeltaField) -> pa.StringArray:

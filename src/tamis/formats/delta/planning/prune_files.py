@@ -14,8 +14,8 @@ cached within a memory limit, so that the next plan starts from Arrow columns.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -24,12 +24,16 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile
-from tamis.expr.nodes import find_columns
-from tamis.formats.delta.checkpoint.row_group_skipping import RowGroupSkipper
+from tamis.expr.nodes import Column, find_columns
+from tamis.formats.constants import add_partitions
+from tamis.formats.delta.checkpoint.checkpoint_rows import RowGroupSkipper
+from tamis.formats.delta.generated_columns import derive_partition_predicates
 from tamis.formats.delta.planning.file_batches import (
     FILE_BATCH_CACHE,
+    FILE_COLUMNS,
+    PARTITION_VALUES,
+    STATISTICS,
     FileBatch,
-    LazyLogColumns,
     LogColumns,
     cache_batches,
     compute_logical_rows,
@@ -37,33 +41,95 @@ from tamis.formats.delta.planning.file_batches import (
     has_room_for_statistics,
     read_batches,
 )
-from tamis.formats.delta.planning.file_request import Request
 from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.planning.partition_values import (
     PartitionValues,
+    get_partition_strings,
+    make_parsed_batch,
     make_partition_schema,
     make_scan_file_batch,
     make_unreadable_value_error,
     rewrite_conjunct,
 )
-from tamis.formats.delta.schema import TableMetadata
+from tamis.formats.delta.schema import TableMetadata, check_collations
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.file_funnel import (
+    DATA,
+    LIMIT,
     LOGICAL_ROWS,
     Bits,
     FileMetrics,
+    FileRequest,
     Outcomes,
     PrunedFiles,
     Sizes,
+    choose_skipping,
     mark_data_conjuncts,
     sum_rows,
 )
 from tamis.formats.file_rows import DELETION_VECTOR
+from tamis.formats.source import MODIFIED
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
-from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds, metadata_names
+from tamis.skipping.handler import ARROW
+from tamis.skipping.metadata import ROW_COUNT, concatenate_metadata, make_partition_bounds, metadata_names
+from tamis.skipping.predicate import Predicate, get_partition_name
 from tamis.skipping.prune import ConjunctOutcome, prune
-from tamis.skipping.rewrite import Conjunct
+from tamis.skipping.rewrite import Conjunct, rewrite
+
+# --- File request ---------------------------------------------------------------------------------------------------
+#
+# A scan's request for the files of a snapshot, and which of four skipping strategies answers it.
+
+
+@dataclass(frozen=True)
+class Request:
+    """A scan's request for the files of a snapshot, with what follows from the table's columns."""
+
+    asked: FileRequest
+    partition_conjuncts: tuple[Conjunct, ...]
+    """The conjuncts of the filter, then those on partition columns that generated columns imply."""
+    data_columns: tuple[Column, ...]
+    skipping: str
+
+    @staticmethod
+    def of(asked: FileRequest, metadata: TableMetadata) -> Request:
+        predicate = asked.predicate
+        check_collations(predicate.bound, metadata)
+        partition_columns = set(metadata.partition_columns)
+        data_columns = predicate.list_data_columns(partition_columns)
+        skipping = choose_skipping(predicate, partition_columns, asked.levels, asked.limit)
+        conjuncts = (*predicate.conjuncts, *_derive_conjuncts(predicate, metadata)) if partition_columns else ()
+        asked = replace(asked, with_rows=asked.with_rows or skipping in (DATA, LIMIT))
+        return Request(asked, conjuncts, data_columns, skipping)
+
+    @property
+    def predicate(self) -> Predicate:
+        return self.asked.predicate
+
+    @property
+    def by_partitions(self) -> bool:
+        return "partitions" in self.asked.levels
+
+    @property
+    def by_statistics(self) -> bool:
+        return self.skipping == DATA
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to read from the log."""
+        with_statistics = STATISTICS if self.asked.with_rows else ()
+        return (*FILE_COLUMNS, *PARTITION_VALUES, *with_statistics)
+
+
+def _derive_conjuncts(predicate: Predicate, metadata: TableMetadata) -> list[Conjunct]:
+    generated = {name: text for name, text in metadata.generated.items() if name in metadata.partition_columns}
+    if not generated or predicate.is_trivial:
+        return []
+    implied = derive_partition_predicates(
+        predicate.expr, generated, metadata.schema, metadata.partition_columns, collated=list(metadata.collations)
+    )
+    return [conjunct for each in implied for conjunct in rewrite(each)]
 
 
 def prune_files(snapshot: Snapshot, request: Request) -> PrunedFiles:
@@ -77,7 +143,7 @@ def prune_files(snapshot: Snapshot, request: Request) -> PrunedFiles:
     return PrunedFiles.concatenate([pruner.make_empty(), *found, *pruner.prune_cached(cached)])
 
 
-MOST_PARTS = 8
+MAX_PARTS = 8
 """The most parts that are read concurrently from remote storage, unless there are more processors."""
 
 
@@ -88,13 +154,14 @@ def count_concurrent_parts(storage: Storage) -> int:
     concurrently took 100 MB more than two, and no less time: nearly all of it is decoding.
     """
     processors = os.cpu_count() or 1
-    return processors if storage.is_local else min(storage.threads, max(processors, MOST_PARTS))
+    return processors if storage.is_local else min(storage.threads, max(processors, MAX_PARTS))
 
 
 PRUNED_FILE_SCHEMA = pa.schema(
     [
         ("path", types.STRING),
         ("size", types.LONG),
+        ("modified", MODIFIED),
         ("deletion_vector", DELETION_VECTOR),
         ("num_records", types.LONG),
         (LOGICAL_ROWS, types.LONG),
@@ -105,6 +172,35 @@ FEW_FILES = 10_000
 """Up to this many files, their cached statistics are gathered faster than another thread starts."""
 
 Unit = tuple[FilePart, FileBatch, LogColumns]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedBatches:
+    """What plans need of the files of several batches, for one version and any filter."""
+
+    starts: npt.NDArray[np.int64]
+    """The position of each batch's first file, and the number of files."""
+    sizes: pa.Array
+    live: Bits
+    total: Sizes
+    """The sizes of the live files."""
+    values: PartitionValues
+    counts: npt.NDArray[np.int64]
+    """The number of live files with each of the distinct values."""
+
+    @staticmethod
+    def of(units: Sequence[Unit], metadata: TableMetadata) -> JoinedBatches:
+        values = PartitionValues.concatenate([batch.partition_values for _, batch, _ in units], metadata)
+        starts = np.cumsum([0, *(batch.rows for _, batch, _ in units)])
+        sizes = pa.concat_arrays([batch.files.column("size") for _, batch, _ in units])
+        live = np.concatenate([batch.find_live(part) for part, batch, _ in units])
+        counts = np.bincount(values.codes[live], minlength=values.strings.num_rows)
+        return JoinedBatches(starts, sizes, live, _sum_sizes(sizes, live), values, counts)
+
+    @property
+    def weight(self) -> int:
+        arrays = (self.starts, self.sizes, self.live, self.counts)
+        return self.values.weight + sum(int(array.nbytes) for array in arrays)
 
 
 class PartPruner:
@@ -122,29 +218,29 @@ class PartPruner:
         texts = [(column.name, column.type) for column in self._request.predicate.partition_texts]
         partitions = pa.schema([*((field.name, field.data_type) for field in fields), *texts]).empty_table()
         none = np.zeros((0, len(self._request.predicate.conjuncts)), bool)
-        return PrunedFiles(PRUNED_FILE_SCHEMA.empty_table(), partitions, none)
+        return PrunedFiles(add_partitions(PRUNED_FILE_SCHEMA.empty_table(), partitions), none)
 
     def prune(self, part: FilePart) -> PrunedFiles:
         """Prune the files of a part while reading it, then cache them if they fit."""
         found = [self.make_empty()]
         kept: list[FileBatch] = []
-        weight = 0
+        weight, capacity = 0, part.storage.tuning.max_cached_log_bytes
         waiting: list[Unit] = []
         skipper = self._make_skipper()
         keep_row_group = None if skipper is None else skipper.keeps
         for batch, log in read_batches(part, self._metadata, self._request.columns, keep_row_group):
             waiting.append((part, batch, log))
             if sum(each.rows for _, each, _ in waiting) >= part.storage.tuning.max_files_while_reading:
-                found.append(self._prune_together(waiting))
+                found.append(self._prune_together(waiting, JoinedBatches.of(waiting, self._metadata)))
                 waiting = []
             weight += batch.weight
-            if self._keep and weight <= FILE_BATCH_CACHE.capacity:
+            if self._keep and weight <= capacity:
                 kept.append(batch)
         if waiting:
-            found.append(self._prune_together(waiting))
+            found.append(self._prune_together(waiting, JoinedBatches.of(waiting, self._metadata)))
         if skipper is not None and skipper.skipped:
             found.append(self._count_skipped(part, skipper))
-        elif self._keep and weight <= FILE_BATCH_CACHE.capacity:
+        elif self._keep and weight <= capacity:
             cache_batches(part, self._metadata, kept)
         return PrunedFiles.concatenate(found)
 
@@ -180,40 +276,48 @@ class PartPruner:
         """Prune cached parts, many files together: an array's overhead exceeds the cost of its values."""
         waiting: list[Unit] = []
         files = sum(batch.rows for _, batches in parts for batch in batches)
-        decode_all = has_room_for_statistics(files, 1 + len(self._request.data_columns))
+        columns = 1 + len(self._request.data_columns)
         for part, batches in parts:
-            log = LazyLogColumns(part, decode_all=decode_all)
+            log = LogColumns(part, decode_all=has_room_for_statistics(files, columns, part.storage.tuning))
             waiting += [(part, batch, log) for batch in batches]
             files_waiting = sum(each.rows for _, each, _ in waiting)
             if waiting and files_waiting >= part.storage.tuning.max_cached_files_together:
-                yield self._prune_together(waiting)
+                yield self._prune_together(waiting, self._join_cached(waiting))
                 waiting = []
         if waiting:
-            yield self._prune_together(waiting)
+            yield self._prune_together(waiting, self._join_cached(waiting))
         for part, batches in parts:
             cache_batches(part, self._metadata, batches)
 
-    def _prune_together(self, units: Sequence[Unit]) -> PrunedFiles:
+    def _join_cached(self, units: Sequence[Unit]) -> JoinedBatches:
+        """Return cached batches as one, and cache that for the next plan."""
+        key = ("joined", *((batch.identity, part.key) for part, batch, _ in units))
+        try:
+            found: JoinedBatches = FILE_BATCH_CACHE.get(key)
+        except KeyError:
+            found = JoinedBatches.of(units, self._metadata)
+            FILE_BATCH_CACHE.put(key, found, found.weight, units[0][0].storage.tuning.max_cached_log_bytes)
+        return found
+
+    def _prune_together(self, units: Sequence[Unit], joined: JoinedBatches) -> PrunedFiles:
         request = self._request
-        starts = np.cumsum([0, *(batch.rows for _, batch, _ in units)])
-        sizes = pa.concat_arrays([batch.files.column("size") for _, batch, _ in units])
-        texts = request.predicate.partition_texts
-        partitions = pa.concat_tables([batch.read_partitions(texts, log) for _, batch, log in units])
-        keep = np.concatenate([batch.find_live(part) for part, batch, _ in units])
-        total = _sum_sizes(sizes, keep)
-        wrong = _collect_wrong_values(units)
-        unreadable = self._find_unreadable(wrong, keep)
+        starts, sizes, values = joined.starts, joined.sizes, joined.values
+        keep = joined.live
+        unreadable = self._find_unreadable(values, np.flatnonzero(joined.counts))
         for column in request.predicate.mentioned:
             if column.path[0] in unreadable:
                 raise unreadable[column.path[0]]
+        partitions = values.typed.values
+        for column in request.predicate.partition_texts:
+            texts = get_partition_strings(values, get_partition_name(column), self._metadata)
+            partitions = partitions.append_column(column.name, texts)
         # Values of these columns are unknown, and unknown values keep the file.
         known_partitions = partitions.drop_columns(list(unreadable))
         of_partitions: Outcomes = ()
         chosen, matched = np.flatnonzero(keep), None
         if request.by_partitions and request.partition_conjuncts:
-            values = PartitionValues.concatenate([batch.partition_values for _, batch, _ in units])
-            admitted, of_maps, of_partitions = self._prune_by_partitions(values, tuple(unreadable), keep)
-            keep &= admitted[values.codes]
+            admitted, of_maps, of_partitions = self._prune_by_partitions(joined, known_partitions)
+            keep = keep & admitted[values.codes]
             chosen = np.flatnonzero(keep)
             # Only for the files that remain: these are often few of many.
             matched = of_maps[values.codes[chosen]]
@@ -229,7 +333,8 @@ class PartPruner:
             logical = compute_logical_rows(rows, _count_deleted(units, parts, starts))
             after_partitions = replace(after_partitions, rows=sum_rows(logical))
         if request.by_statistics and len(chosen):
-            statistics |= self._make_partition_bounds(known_partitions, chosen, statistics[ROW_COUNT.name])
+            own_codes = values.codes[chosen]
+            statistics |= self._make_partition_bounds(known_partitions, own_codes, statistics[ROW_COUNT.name])
             pruned = prune(pa.record_batch(statistics), request.predicate.conjuncts, handler=request.predicate.handler)
             of_statistics = pruned.outcomes
             left = np.asarray(pruned.selection)
@@ -241,32 +346,34 @@ class PartPruner:
             for name in metadata_names(request.asked.statistics_columns, statistics):
                 files = files.append_column(name, statistics[name])
         return PrunedFiles(
-            files,
-            partitions if len(chosen) == len(keep) else partitions.take(pa.array(chosen)),
+            add_partitions(files, partitions.take(pa.array(values.codes[chosen]))) if partitions.num_columns else files,
             matched,
             FileMetrics(
-                total, after_partitions, Sizes.of(files["size"], files[LOGICAL_ROWS]), of_partitions, of_statistics
+                joined.total,
+                after_partitions,
+                Sizes.of(files["size"], files[LOGICAL_ROWS]),
+                of_partitions,
+                of_statistics,
             ),
-            self._find_unreadable(wrong, chosen),
+            self._find_unreadable(values, np.unique(values.codes[chosen])) if values.typed.wrong else {},
         )
 
-    def _find_unreadable(
-        self, wrong: Mapping[str, pa.StringArray], files: Bits | npt.NDArray[np.int64]
-    ) -> dict[str, CorruptFile]:
-        """Return the partition columns with an invalid string in some of the files, each with its error."""
+    def _find_unreadable(self, values: PartitionValues, codes: npt.NDArray[np.integer]) -> dict[str, CorruptFile]:
+        """Return the partition columns with an invalid string in some of the values, each with its error."""
         found: dict[str, CorruptFile] = {}
-        for name, texts in wrong.items():
-            (positions,) = np.nonzero(np.asarray(texts.is_valid())[files])
-            if len(positions):
-                first = np.arange(len(texts))[files][positions[0]]
-                found[name] = make_unreadable_value_error(texts[int(first)].as_py(), name, self._metadata)
+        for name, texts in values.typed.wrong.items():
+            invalid = texts.take(pa.array(codes)).drop_null()
+            if len(invalid):
+                found[name] = make_unreadable_value_error(invalid[0].as_py(), name, self._metadata)
         return found
 
     def _decode_statistics(
         self, units: Sequence[Unit], chosen: Sequence[npt.NDArray[np.int64]], starts: npt.NDArray[np.int64]
     ) -> dict[str, pa.Array]:
         filtered = self._request.data_columns if self._request.by_statistics else ()
-        columns = tuple(dict.fromkeys((*filtered, *self._request.asked.statistics_columns)))
+        # Statistics are named by path. The bounds of a column in the filter have the type to which the filter is bound.
+        both = {column.path: column for column in (*self._request.asked.statistics_columns, *filtered)}
+        columns = tuple(both.values())
         by_part = [list(own) for _, own in groupby(zip(units, chosen, starts, strict=False), lambda each: each[0][0])]
 
         def decode(part: list[tuple[Unit, npt.NDArray[np.int64], int]]) -> list[dict[str, pa.Array]]:
@@ -280,54 +387,48 @@ class PartPruner:
 
         patience = LOCAL_SOLO_SECONDS if sum(map(len, chosen)) <= FEW_FILES else 0.0
         found = run_in_threads(decode, by_part, self._threads, patience=patience)
-        each = [one for part in found for one in part]
-        names = {name: array.type for one in each for name, array in one.items()}
-        return {
-            name: pa.concat_arrays(
-                [
-                    one[name] if name in one else pa.nulls(len(rows), kind)
-                    for one, rows in zip(each, chosen, strict=True)
-                ]
-            )
-            for name, kind in names.items()
-        }
+        return concatenate_metadata([one for part in found for one in part], [len(rows) for rows in chosen])
 
-    def _prune_by_partitions(
-        self, values: PartitionValues, unreadable: tuple[str, ...], live: Bits
-    ) -> tuple[Bits, Bits, Outcomes]:
-        """Return for each map of partition values whether its files are kept and which conjuncts fully match them, and
-        each conjunct's outcome."""
-        request = self._request
-        counts = np.bincount(values.codes[live], minlength=len(values.maps))
+    def _prune_by_partitions(self, joined: JoinedBatches, partitions: pa.Table) -> tuple[Bits, Bits, Outcomes]:
+        """Return for each of the distinct partition values whether its files are kept and which conjuncts fully match
+        them, and each conjunct's outcome."""
+        request, values, counts = self._request, joined.values, joined.counts
         distinct = np.flatnonzero(counts)
-        conjuncts = self._rewrite_conjuncts(unreadable)
-        units = make_scan_file_batch(values.maps.take(pa.array(distinct)))
+        conjuncts = self._rewrite_conjuncts(partitions.column_names)
+        if request.predicate.handler is ARROW and partitions.num_columns:
+            units = make_parsed_batch(partitions if len(distinct) == len(counts) else partitions.take(distinct))
+        else:
+            units = make_scan_file_batch(values.strings.take(distinct))
         pruned = prune(units, conjuncts, handler=request.predicate.handler)
-        # A map counts as often as files have it.
+        # Values count as often as files have them.
         skipped = [int(counts[distinct[np.asarray(each)]].sum()) for each in pruned.skipped_by]
         counted = [replace(outcome, skipped=count) for outcome, count in zip(pruned.outcomes, skipped, strict=True)]
-        texts = request.predicate.partition_texts
-        readable = [name for name in self._metadata.partition_columns if name not in unreadable]
-        own = {(name,) for name in (*readable, *(column.name for column in texts))}
+        own = {(name,) for name in partitions.column_names}
         left = distinct[np.asarray(pruned.selection)]
-        admitted = np.zeros(len(values.maps), bool)
+        admitted = np.zeros(len(counts), bool)
         admitted[left] = True
-        matched = np.zeros((len(values.maps), len(request.predicate.conjuncts)), bool)
+        matched = np.zeros((len(counts), len(request.predicate.conjuncts)), bool)
         matched[left] = pruned.matched[:, : matched.shape[1]]
         outcomes = mark_data_conjuncts(counted, conjuncts, own)
         return admitted, matched, outcomes
 
-    def _rewrite_conjuncts(self, unreadable: tuple[str, ...]) -> tuple[Conjunct, ...]:
-        """Return the partition conjuncts over the log's actions, without the columns that are unreadable."""
-        found = self._rewritten.get(unreadable)
+    def _rewrite_conjuncts(self, names: Sequence[str]) -> tuple[Conjunct, ...]:
+        """Return the partition conjuncts over the log's actions; `names` are the readable partition columns.
+
+        Arrow's handler has the values of the actions already parsed.
+        """
+        request = self._request
+        found = self._rewritten.get(tuple(names))
         if found is None:
-            schema = make_partition_schema(self._metadata, self._request.predicate.partition_texts, unreadable)
-            found = tuple(rewrite_conjunct(each, schema) for each in self._request.partition_conjuncts)
-            self._rewritten[unreadable] = found
+            schema = make_partition_schema(self._metadata, request.predicate.partition_texts)
+            schema = pa.schema([field for field in schema if field.name in names])
+            parsed = request.predicate.handler is ARROW
+            found = tuple(rewrite_conjunct(each, schema, parsed=parsed) for each in request.partition_conjuncts)
+            self._rewritten[tuple(names)] = found
         return found
 
     def _make_partition_bounds(
-        self, partitions: pa.Table, rows: npt.NDArray[np.int64], counts: pa.Array
+        self, partitions: pa.Table, rows: npt.NDArray[np.int32], counts: pa.Array
     ) -> dict[str, pa.Array]:
         used = {column.path[0] for each in self._request.partition_conjuncts for column in find_columns(each.predicate)}
         return make_partition_bounds(partitions, used, counts, pa.array(rows))
@@ -337,20 +438,6 @@ def _sum_row_groups(part: FilePart, columns: Sequence[str], row_groups: Collecti
     """Return the sizes of the files that some row groups of a checkpoint list."""
     batches = part.read(columns, lambda _, row_group: row_group in row_groups) if row_groups else ()
     return sum((Sizes.of(batch.column("size")) for batch in batches), Sizes())
-
-
-def _collect_wrong_values(units: Sequence[Unit]) -> dict[str, pa.StringArray]:
-    """Return the strings of partition columns that are invalid for their types; NULL for the files with valid ones."""
-    names = dict.fromkeys(name for _, batch, _ in units for name in batch.invalid)
-    return {
-        name: pa.concat_arrays(
-            [
-                batch.invalid[name] if name in batch.invalid else pa.nulls(batch.rows, types.STRING)
-                for _, batch, _ in units
-            ]
-        )
-        for name in names
-    }
 
 
 def _select_files(

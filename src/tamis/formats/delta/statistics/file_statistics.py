@@ -37,7 +37,7 @@ from tamis.formats.delta.statistics.statistics_json import (
     parse_statistics,
 )
 from tamis.parquet.footer.datetime_rebase import widen_legacy_bounds
-from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.skipping.metadata import ROW_COUNT, drop_inverted_bounds, metadata_name
 
 _LEADING_NUM_RECORDS = r'^\{"numRecords":(?P<count>[0-9]{1,18})[,}]'
 
@@ -114,7 +114,7 @@ def _make_column_metadata(
         return arrays
     has_no_value = pc.fill_null(pc.equal(null_count, row_count), False)
     if pa.types.is_floating(field.data_type):
-        arrays[metadata_name("nan_count", column.path)] = _null_unless(has_no_value, pa.scalar(0, types.LONG))
+        arrays[metadata_name("nan_count", column.path)] = _set_null_unless(has_no_value, pa.scalar(0, types.LONG))
     pairs = [[_extract_leaf(source, (kind, *path)) for kind in (MIN_VALUES, MAX_VALUES)] for source in sources]
     each = [compute_file_bounds(smallest, largest, field) for smallest, largest in pairs]
     for kind in ("lower", "upper"):
@@ -137,18 +137,18 @@ def _check_null_count(counted: pa.Array, field: DeltaField, row_count: pa.Array,
     none = pc.equal(counted, 0)
     if field.kind in ("list", "map"):
         # Some writers count the NULLs inside, which may be as many as rows or more.
-        return _null_unless(none, counted)
+        return _set_null_unless(none, counted)
     possible = pc.and_kleene(pc.greater_equal(counted, 0), pc.fill_null(pc.less_equal(counted, row_count), True))
     holds = pc.or_kleene(is_tight, pc.or_kleene(none, pc.equal(counted, row_count)))
-    return _null_unless(pc.fill_null(pc.and_kleene(possible, holds), False), counted)
+    return _set_null_unless(pc.fill_null(pc.and_kleene(possible, holds), False), counted)
 
 
 def _extract_row_count(sources: Sequence[pa.StructArray]) -> pa.Int64Array:
     counts = _coalesce_leaf(sources, (NUM_RECORDS,), types.LONG)
-    return _null_unless(pc.greater_equal(counts, 0), counts)
+    return _set_null_unless(pc.greater_equal(counts, 0), counts)
 
 
-def _null_unless(condition: pa.BooleanArray, counts: pa.Array | pa.Scalar) -> pa.Array:
+def _set_null_unless(condition: pa.BooleanArray, counts: pa.Array | pa.Scalar) -> pa.Array:
     """Return the counts where a condition holds, null elsewhere."""
     return pc.if_else(condition, counts, pa.scalar(None, types.LONG))
 
@@ -210,10 +210,10 @@ def _find_indices(data_type: pa.DataType, path: Path) -> list[int] | None:
 #
 # | type                | lower bound                | upper bound                              | exact            |
 # |---------------------|----------------------------|------------------------------------------|------------------|
-# ---|
 # | integers, dates     | the value                  | the value                                | yes              |
 # | dates before 1582   | 12 days less               | 12 days more                             | no               |
 # | decimals            | the value; long ones less  | the value; long ones more                | up to 15 digits  |
+# | whole, beyond 2^63  | unknown below -2^63        | unknown above 2^63 - 1                   | no               |
 # | floats              | the value; zero is -0.0    | the value; zero is 0.0                   | yes; zero is not |
 # | doubles, once float | the lesser of two readings | the greater of two readings              | where they agree |
 # | timestamps          | truncated to milliseconds  | 999 microseconds more                    | no               |
@@ -234,10 +234,11 @@ _REST_OF_MILLISECOND = 999
 _MINUTE = 60_000_000
 _OFFSETS_WITHOUT_SECONDS_SINCE = 63_676_800_000_000
 """1972-01-08, in microseconds: since then no time zone has seconds in its UTC offset."""
-_LAST_MICROSECOND = types.integer_range(types.LONG)[1]
-_MOST_DIGITS = 76
+_LAST_MICROSECOND = types.get_integer_range(types.LONG)[1]
+_MAX_DIGITS = 76
 _DIGITS_OF_A_DOUBLE = 15
-_WHOLE = pa.decimal256(_MOST_DIGITS, 0)
+_DIGITS_OF_A_BIGINT = 18
+_WHOLE = pa.decimal256(_MAX_DIGITS, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,7 @@ class FileBounds:
 
 
 def has_bounds(field: DeltaField) -> bool:
-    """Whether a field's statistics are usable as bounds: its type is ordered, and strings compare byte by byte."""
+    """Return whether a field's statistics are bounds: its type is ordered, and strings compare byte by byte."""
     data_type = field.data_type
     return field.kind == "value" and (
         (types.is_text(data_type) and field.collation is None)
@@ -269,7 +270,7 @@ def compute_file_bounds(smallest: pa.Array, largest: pa.Array, field: DeltaField
         return _widen_floats(low, high, may_be_single="float" in field.former_types)
     if pa.types.is_timestamp(target) and target.tz is not None:
         low, high = _move_before_1972(low, -_MINUTE), _move_before_1972(high, _MINUTE)
-    low, high = _drop_inverted(low, high)
+    low, high = drop_inverted_bounds(low, high)
     if pa.types.is_date(target):
         (low, low_is_old), (high, high_is_old) = widen_legacy_bounds(low, up=False), widen_legacy_bounds(high, up=True)
         return FileBounds(low, high, pc.and_not(low.is_valid(), low_is_old), pc.and_not(high.is_valid(), high_is_old))
@@ -289,15 +290,7 @@ def _make_inexact(lower: pa.Array, upper: pa.Array) -> FileBounds:
     return FileBounds(lower, upper, no, no)
 
 
-def _drop_inverted(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Replace both bounds by null where the minimum is above the maximum: nothing says which of them is wrong."""
-    is_wrong = pc.fill_null(pc.greater(low, high), False)
-    if not pc.any(is_wrong, min_count=0).as_py():
-        return low, high
-    return _null_where(low, is_wrong), _null_where(high, is_wrong)
-
-
-def _null_where(values: pa.Array, where: pa.BooleanArray) -> pa.Array:
+def _set_null_where(values: pa.Array, where: pa.BooleanArray) -> pa.Array:
     return pc.if_else(where, pa.scalar(None, values.type), values)
 
 
@@ -330,13 +323,13 @@ def _cast_numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_integer(target):
         if not pa.types.is_integer(values.type):
             return pa.nulls(len(values), target)
-        smallest, largest = (pa.scalar(limit, types.LONG) for limit in types.integer_range(target))
+        smallest, largest = (pa.scalar(limit, types.LONG) for limit in types.get_integer_range(target))
         values = values.cast(types.LONG)
-        return _null_where(values, pc.or_(pc.less(values, smallest), pc.greater(values, largest))).cast(target)
-    wide = pa.decimal256(_MOST_DIGITS, target.scale)
+        return _set_null_where(values, pc.or_(pc.less(values, smallest), pc.greater(values, largest))).cast(target)
+    wide = pa.decimal256(_MAX_DIGITS, target.scale)
     exact = _cast_or_null(values.cast(_WHOLE) if pa.types.is_integer(values.type) else values, wide)
     limit = pa.scalar(Decimal((0, (1,), target.precision - target.scale)), wide)
-    return _null_where(exact, pc.greater_equal(pc.abs(exact), limit)).cast(target)
+    return _set_null_where(exact, pc.greater_equal(pc.abs(exact), limit)).cast(target)
 
 
 def _cast_or_null(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -357,7 +350,7 @@ def _to_timestamps(values: pa.Array, target: pa.TimestampType) -> pa.Array:
         return pa.nulls(len(values), target)
     if source.unit == "ns":
         counts = np.floor_divide(pc.fill_null(values.cast(types.LONG), 0).to_numpy(), 1000)
-        return _null_where(pa.array(counts, types.LONG), values.is_null()).cast(target)
+        return _set_null_where(pa.array(counts, types.LONG), values.is_null()).cast(target)
     return _cast_or_null(values.cast(pa.timestamp(source.unit)), types.TIMESTAMP_NTZ).cast(types.LONG).cast(target)
 
 
@@ -384,8 +377,12 @@ def _widen_decimals(low: pa.Array, high: pa.Array) -> FileBounds:
     """Widen bounds of decimals by the error of a double.
 
     Some writers divide by the scale in double precision, and may write the double below the maximum. The error is less
-    than 1 in 10^15, so decimals of up to 15 digits are exact.
+    than 1 in 10^15, so decimals of up to 15 digits are exact. Whole decimals may have passed through a bigint too,
+    which deltalake clamps to its range: the first and the last bigint may stand for any value beyond them.
     """
+    if low.type.scale == 0 and low.type.precision > _DIGITS_OF_A_BIGINT:
+        first, last = (pa.scalar(Decimal(each), low.type) for each in types.get_integer_range(types.LONG))
+        low, high = _set_null_where(low, pc.less_equal(low, first)), _set_null_where(high, pc.greater_equal(high, last))
     lower, upper = _move_beyond_double_error(low, pc.subtract), _move_beyond_double_error(high, pc.add)
     return FileBounds(lower, upper, pc.equal(low, lower), pc.equal(high, upper))
 
@@ -395,7 +392,7 @@ def _move_beyond_double_error(values: pa.Array, move: Callable[[pa.Array, pa.Arr
     target = values.type
     if target.precision <= _DIGITS_OF_A_DOUBLE:
         return values
-    wide = pa.decimal256(_MOST_DIGITS - 1, target.scale)
+    wide = pa.decimal256(_MAX_DIGITS - 1, target.scale)
     magnitudes = pc.abs(values.cast(wide))
     is_long = pc.greater_equal(magnitudes, _make_power_of_ten(_DIGITS_OF_A_DOUBLE, wide))
     if not pc.any(is_long, min_count=0).as_py():
@@ -413,10 +410,10 @@ def _make_power_of_ten(digits: int, data_type: pa.DataType) -> pa.Scalar:
 
 
 def _widen_floats(low: pa.Array, high: pa.Array, *, may_be_single: bool) -> FileBounds:
-    low, high = (_null_where(each, pc.is_nan(each)) for each in (low, high))
+    low, high = (_set_null_where(each, pc.is_nan(each)) for each in (low, high))
     # In Spark NaN is the largest value: if it is the minimum, there is no other value. If another writer treats NaN as
     # the smallest value, its maximum is not reliable either.
-    low, high = _drop_inverted(low, _null_where(high, low.is_null()))
+    low, high = drop_inverted_bounds(low, _set_null_where(high, low.is_null()))
     if may_be_single:
         # The float 0.1 is written like the double 0.1, and is slightly larger.
         singles = [each.cast(pa.float32(), safe=False).cast(low.type) for each in (low, high)]
@@ -447,7 +444,7 @@ def _move_before_1972(values: pa.TimestampArray, step: int) -> pa.TimestampArray
     if not pc.any(is_old, min_count=0).as_py():
         return values
     first = pa.scalar(-_LAST_MICROSECOND + _MINUTE, types.LONG)
-    moved = pc.add(_null_where(counts, pc.less(counts, first)), step)
+    moved = pc.add(_set_null_where(counts, pc.less(counts, first)), step)
     return pc.if_else(is_old, moved, counts).cast(values.type)
 
 

@@ -44,7 +44,7 @@ _BLOCK_BYTES = 4 << 20
 """The number of bytes of JSON that one block holds."""
 _MIN_STRINGS_TO_COMPARE = 256
 """The layouts of strings are compared from this many strings on."""
-_MOST_LAYOUTS = 3
+_MAX_LAYOUTS = 3
 """The number of layouts to try before the remaining strings go to the parser."""
 _PATIENCE = 0.25
 """The seconds that one thread reads alone before others help: they usually have parts of the same log to read."""
@@ -121,7 +121,7 @@ def _read_block(texts: pa.StringArray, wanted: WantedStatistics) -> pa.StructArr
     rows: list[npt.NDArray[np.int64]] = []
     left = np.arange(len(texts))
     rest = texts
-    for _ in range(_MOST_LAYOUTS):
+    for _ in range(_MAX_LAYOUTS):
         alike = read_same_layout(rest, wanted.schema) if len(rest) >= _MIN_STRINGS_TO_COMPARE else None
         if alike is None:
             break
@@ -237,7 +237,7 @@ def _to_boolean(value: Any, data_type: pa.DataType, statistic: str) -> bool | No
 
 def _to_integer(value: Any, data_type: pa.DataType, statistic: str) -> int | None:
     number = _parse_number(value)
-    smallest, largest = types.integer_range(data_type)
+    smallest, largest = types.get_integer_range(data_type)
     if number is None or not smallest <= number <= largest or number != int(number):
         return None
     return int(number)

@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from tamis.formats.constants import read_constants
 from tamis.formats.files.data_files import DataFile
 from tamis.formats.iceberg.deletes.equality_deletes import DeletedKeys, EqualityColumns, EqualityLookup, find_deleted
 from tamis.formats.iceberg.deletes.position_deletes import DeletionVector, PositionDeletes, read_deletion_vectors
-from tamis.formats.iceberg.planning.manifest_files import FORMER_VALUES
 from tamis.formats.iceberg.schema import Json
-from tamis.formats.source import read_absent_values
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.io.weighted_cache import WeightedCache
@@ -130,8 +129,7 @@ class DeleteReader:
             wanted.setdefault(file, []).append(EqualityLookup(kinds[kind], keys[kinds[kind]], number_of[own]))
         indices = list(wanted)
         data = files.drop_columns("deletes").take(pa.array(indices))
-        known = read_absent_values(data)
-        former = read_absent_values(data, FORMER_VALUES)
+        constants = read_constants(data)
 
         def find(number: int) -> BitMap64:
             row = {name: data[name][number].as_py() for name in ("path", "size", "file_format", "num_records")}
@@ -139,7 +137,7 @@ class DeleteReader:
             lookups = wanted[indices[number]]
             union = self._get_columns(tuple(sorted({each for one in lookups for each in one.ids})))
             own_groups = None if row_groups is None else row_groups[indices[number]]
-            return make_bitmap(find_deleted(union.read(file, known[number], former[number], own_groups), lookups))
+            return make_bitmap(find_deleted(union.read(file, constants[number], own_groups), lookups))
 
         return zip(indices, run_in_threads(find, range(len(indices)), storage.threads), strict=True)
 

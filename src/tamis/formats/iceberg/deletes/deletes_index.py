@@ -33,7 +33,7 @@ from tamis.expr.nodes import Column
 from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
 from tamis.formats.iceberg.manifests.manifest_entries import EQUALITY_DELETES, POSITION_DELETES, PUFFIN
 from tamis.formats.iceberg.manifests.single_values import decode_values
-from tamis.formats.iceberg.partitioning.partition_bounds import drop_inverted_bounds
+from tamis.formats.iceberg.partitioning.partition_bounds import decode_bounds, read_counts
 from tamis.formats.source import to_single_array
 
 DELETE = pa.struct(
@@ -76,7 +76,12 @@ class DeleteAssignment:
 
 
 def assign_deletes(
-    data: pa.Table, deletes: pa.Table, resolved: pa.Array, columns: Mapping[int, Column], is_global: Mapping[int, bool]
+    data: pa.Table,
+    deletes: pa.Table,
+    resolved: pa.Array,
+    columns: Mapping[int, Column],
+    is_global: Mapping[int, bool],
+    max_pairs: int = MAX_PAIRS_AT_ONCE,
 ) -> DeleteAssignment:
     """Assign deletes to data files.
 
@@ -92,7 +97,7 @@ def assign_deletes(
     groups = _Groups.of(data, deletes)
     by_vector = _match_vectors(data, deletes, _find_indices(is_vector))
     by_position = _match_position_deletes(
-        data, deletes, _find_indices((content == POSITION_DELETES) & ~is_vector), groups
+        data, deletes, _find_indices((content == POSITION_DELETES) & ~is_vector), groups, max_pairs
     )
     # A deletion vector includes all earlier position deletes.
     has_vector = np.zeros(data.num_rows, bool)
@@ -100,7 +105,7 @@ def assign_deletes(
     by_position = by_position.filter(~has_vector[by_position.files])
     is_global_delete = np.array([is_global.get(spec_id, False) for spec_id in deletes["spec_id"].to_pylist()], bool)
     equality = _find_indices(content == EQUALITY_DELETES)
-    by_equality = _match_equality_deletes(data, deletes, equality, is_global_delete, groups, columns)
+    by_equality = _match_equality_deletes(data, deletes, equality, is_global_delete, groups, columns, max_pairs)
     lists = _Lists.concatenate(
         [by_vector.group_by_file(data.num_rows), by_position.group_by_file(data.num_rows), *by_equality]
     )
@@ -247,7 +252,9 @@ def _match_vectors(data: pa.Table, deletes: pa.Table, chosen: Indices) -> _Pairs
     return _Pairs(files[is_last], own[is_last])
 
 
-def _match_position_deletes(data: pa.Table, deletes: pa.Table, chosen: Indices, groups: _Groups) -> _Pairs:
+def _match_position_deletes(
+    data: pa.Table, deletes: pa.Table, chosen: Indices, groups: _Groups, max_pairs: int
+) -> _Pairs:
     if not len(chosen):
         return _Pairs(chosen, chosen)
     indices = pa.array(chosen)
@@ -262,7 +269,7 @@ def _match_position_deletes(data: pa.Table, deletes: pa.Table, chosen: Indices, 
     if not len(others):
         return by_path
     indices = pa.array(others)
-    within = _match_path_bounds(data, chosen[others], low.take(indices), high.take(indices), groups)
+    within = _match_path_bounds(data, chosen[others], low.take(indices), high.take(indices), groups, max_pairs)
     return _Pairs.concatenate([by_path, *(_keep_no_newer(data, deletes, pairs) for pairs in within)])
 
 
@@ -273,7 +280,7 @@ def _decode_paths(deletes: pa.Table, name: str, rows: pa.Array) -> pa.Array:
 
 
 def _match_path_bounds(
-    data: pa.Table, chosen: Indices, low: pa.Array, high: pa.Array, groups: _Groups
+    data: pa.Table, chosen: Indices, low: pa.Array, high: pa.Array, groups: _Groups, max_pairs: int
 ) -> Iterator[_Pairs]:
     """Pair deletes with the data files of their partition whose path is within bounds; unknown bounds are no limit."""
     locations = to_single_array(data["location"])
@@ -289,7 +296,7 @@ def _match_path_bounds(
     keys = groups.of_data[order] * (len(texts) + 1) + ranks[order]
     start = groups.of_deletes[chosen] * (len(texts) + 1)
     begins, ends = np.searchsorted(keys, start + first), np.searchsorted(keys, start + last)
-    for own, files in _pair_ranges(chosen, order, begins, ends):
+    for own, files in _pair_ranges(chosen, order, begins, ends, max_pairs):
         yield _Pairs(files, own)
 
 
@@ -301,14 +308,16 @@ def _search_bounds(texts: npt.NDArray[np.object_], bounds: pa.Array, otherwise: 
     return found
 
 
-def _pair_ranges(owners: Indices, order: Indices, begins: Numbers, ends: Numbers) -> Iterator[tuple[Indices, Indices]]:
+def _pair_ranges(
+    owners: Indices, order: Indices, begins: Numbers, ends: Numbers, max_pairs: int = MAX_PAIRS_AT_ONCE
+) -> Iterator[tuple[Indices, Indices]]:
     """Yield each owner paired with the elements between its two positions in an order, in batches of bounded size."""
     counts = np.maximum(ends - begins, 0)
     first = 0
     totals = np.cumsum(counts)
     while first < len(counts):
         before = int(totals[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(totals, before + MAX_PAIRS_AT_ONCE, side="right")))
+        last = max(first + 1, int(np.searchsorted(totals, before + max_pairs, side="right")))
         own = counts[first:last]
         steps = np.arange(int(own.sum())) - np.repeat(np.cumsum(own) - own, own)
         yield np.repeat(owners[first:last], own), order[np.repeat(begins[first:last], own) + steps]
@@ -325,6 +334,7 @@ def _match_equality_deletes(
     is_global: Bits,
     groups: _Groups,
     columns: Mapping[int, Column],
+    max_pairs: int,
 ) -> list[_Lists]:
     """Find the equality deletes that apply to all partitions, and the ones that apply to their own partition only."""
     if not len(chosen):
@@ -345,7 +355,7 @@ def _match_equality_deletes(
         ends = np.searchsorted(of_own[order], partition, side="right")
         counts = np.zeros(data.num_rows, np.int64)
         parts = [np.zeros(0, np.int32)]
-        for pair_files, pair_deletes in _pair_ranges(files, own[order], begins, ends):
+        for pair_files, pair_deletes in _pair_ranges(files, own[order], begins, ends, max_pairs):
             may_overlap = overlap.may_overlap(pair_files, pair_deletes, across_partitions=across_partitions)
             counts += np.bincount(pair_files[may_overlap], minlength=data.num_rows)
             parts.append(pair_deletes[may_overlap])
@@ -445,7 +455,7 @@ def _collect_bounds(
     data: pa.Table, deletes: pa.Table, field_id: int, column: Column
 ) -> tuple[_ColumnBounds, _ColumnBounds]:
     """Collect the bounds of data files and of deletes with common ranks: pairs are many, and bounds may be long."""
-    bounds = [_decode_bounds(files, field_id, column) for files in (data, deletes)]
+    bounds = [decode_bounds(files, field_id, column.type) for files in (data, deletes)]
     values = pa.concat_arrays([each for pair in bounds for each in pair])
     encoded = pc.dictionary_encode(values)
     ranks = np.zeros(len(encoded.dictionary) + 1, np.int32)
@@ -460,20 +470,8 @@ def _collect_bounds(
     )
 
 
-def _decode_bounds(files: pa.Table, field_id: int, column: Column) -> tuple[pa.Array, pa.Array]:
-    data_type = column.type
-    assert data_type is not None
-    low, high = (
-        decode_values(to_single_array(files[name]), data_type)
-        if (name := f"{kind}:{field_id}") in files.column_names
-        else pa.nulls(files.num_rows, data_type)
-        for kind in ("lower", "upper")
-    )
-    return drop_inverted_bounds(low, high)
-
-
 def _find_nullable(files: pa.Table, field_id: int, column: Column) -> Bits:
-    nulls, values = (_get_counts(files, f"{kind}:{field_id}") for kind in ("nulls", "values"))
+    nulls, values = (read_counts(files, kind, field_id) for kind in ("nulls", "values"))
     may_be: Bits = np.asarray(pc.fill_null(pc.not_equal(nulls, 0), True))
     if len(column.path) == 1:
         return may_be
@@ -481,7 +479,3 @@ def _find_nullable(files: pa.Table, field_id: int, column: Column) -> Bits:
     is_counted = pc.equal(values, to_single_array(files["record_count"]))
     may_be |= ~np.asarray(pc.fill_null(is_counted, False))
     return may_be
-
-
-def _get_counts(files: pa.Table, name: str) -> pa.Array:
-    return to_single_array(files[name]) if name in files.column_names else pa.nulls(files.num_rows, types.LONG)

@@ -12,7 +12,7 @@ the delete applies nevertheless.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.files.data_files import DataFile
-from tamis.formats.iceberg.partitioning.specs import find_field_chain
+from tamis.formats.iceberg.partitioning.specs import find_field_chain, name_former
 from tamis.formats.iceberg.schema import Json, arrow_schema, make_field_names
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath
@@ -58,14 +58,12 @@ class EqualityColumns:
         return make_field_names(self._pruned, self.name_mapping)
 
     @cached_property
-    def _paths_by_current_name(self) -> dict[str | FieldPath, str | FieldPath]:
-        """The paths in ids by the columns' current names or paths."""
-        chains = [chain for number in self.ids if (chain := find_field_chain(self.schemas[:1], number)) is not None]
-        return {_to_key(each["name"] for each in chain): _to_key(str(each["id"]) for each in chain) for chain in chains}
-
-    @cached_property
-    def _paths_by_id(self) -> dict[str | FieldPath, str | FieldPath]:
-        return {str(chain[-1]["id"]): _to_key(str(each["id"]) for each in chain) for chain in self._chains}
+    def _paths(self) -> dict[FieldPath, FieldPath]:
+        """The paths in ids by the columns' current paths, or as dropped columns."""
+        current = [chain for number in self.ids if (chain := find_field_chain(self.schemas[:1], number)) is not None]
+        known = {name_former(chain[-1]["id"]): chain for chain in self._chains}
+        known |= {tuple(each["name"] for each in chain): chain for chain in current}
+        return {path: tuple(str(each["id"]) for each in chain) for path, chain in known.items()}
 
     @cached_property
     def _chains(self) -> list[list[Json]]:
@@ -100,20 +98,11 @@ class EqualityColumns:
         return {"fields": _list_fields(fields)}
 
     def read(
-        self, file: DataFile, where_absent: Constants, former: Constants, row_groups: Collection[int] | None
+        self, file: DataFile, constants: Constants, row_groups: Collection[int] | None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Read the columns of a data file or some of its row groups, with the position of each batch's first row.
-
-        Columns that the file lacks have the given values: `where_absent` by current names, `former` by field id for
-        dropped columns.
-        """
-        absent = {
-            keys[key]: value
-            for keys, given in ((self._paths_by_current_name, where_absent), (self._paths_by_id, former))
-            for key, value in given.items()
-            if key in keys
-        }
-        for start, batch in file.read_with_positions(self.schema, self.names, absent, row_groups=row_groups):
+        """Read the columns of a data file or some of its row groups, with the position of each batch's first row."""
+        own = {self._paths[path]: value for path, value in constants.items() if path in self._paths}
+        for start, batch in file.read_with_positions(self.schema, self.names, own, row_groups=row_groups):
             yield start, self._flatten(batch)
 
     def read_deletes(self, file: DataFile) -> pa.Table:
@@ -131,11 +120,6 @@ class EqualityColumns:
                 values = values.flatten()[values.type.get_field_index(str(each["id"]))]
             arrays.append(values)
         return pa.RecordBatch.from_arrays(arrays, names=list(map(str, self.ids)))
-
-
-def _to_key(names: Iterable[str]) -> str | FieldPath:
-    path = tuple(names)
-    return path if len(path) > 1 else path[0]
 
 
 def _list_fields(fields: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 Reading order:
 
 - `open_metadata`   the metadata file of a table
-- `table_metadata`  its contents
-- `snapshots`       the choice of a snapshot
+- `table_metadata`  its contents, and the choice of a snapshot
 - `relocation`      the files of a table that was moved
 """

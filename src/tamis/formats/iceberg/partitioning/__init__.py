@@ -1,10 +1,8 @@
-"""Partition specs and transforms.
+"""Partition specs. Transforms are in `skipping.transforms`.
 
 Reading order:
 
 - `specs`             partition specs and their fields
-- `transforms`        what a partition value says about its source column
 - `partition_bounds`  bounds of source columns from partition values, and projected predicates
-- `partition_keys`    partition tuples as comparable keys, and as text
-- `partition_fields`  partition values as columns that users see
+- `partition_keys`    partition tuples as comparable keys, as text, and as columns that users see
 """

@@ -8,8 +8,9 @@ values as Iceberg writes them into paths: `{"day": "2024-03-01", "bucket": "7"}`
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -21,13 +22,16 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.expr.functions.kernels import look_up_key
 from tamis.expr.wire.partition_filter import PartitionFilter
+from tamis.formats.constants import name_absent
 from tamis.formats.function_results import map_to_json
 from tamis.formats.iceberg.partitioning.specs import PartitionField, Spec, is_of_unknown_type
-from tamis.formats.iceberg.partitioning.transforms import TIMES
+from tamis.skipping.transforms import TIMES
 from tamis.types import is_bytes, is_text
 
 _EPOCH = date(1970, 1, 1)
 TEXTS = pa.map_(types.STRING, types.STRING)
+PARTITION_FIELD = "partition:"
+"""The prefix of the columns of a listing with values of partition fields."""
 
 
 def encode_partition_keys(
@@ -168,3 +172,93 @@ def format_period(kind: str, value: int) -> str:
     except OverflowError:
         return str(value)
     return text if hour is None else f"{text}-{hour:02d}"
+
+
+# --- Partition fields -----------------------------------------------------------------------------------------------
+#
+# Partition values of Iceberg tables as people see them: a column for each partition field, in its type.
+#
+# | transform              | name                        | type                                  |
+# |------------------------|-----------------------------|---------------------------------------|
+# | identity               | the column, as it is called | that of the column                    |
+# | bucket                 | the partition field         | int                                   |
+# | truncate               | the partition field         | that of the column                    |
+# | day                    | the partition field         | date                                  |
+# | year                   | the partition field         | int, as 2024                          |
+# | month, hour, unknown   | the partition field         | string, as 2024-03 and 2024-03-01-05  |
+#
+# A table may have had several partition specs. A file of another spec has NULL in the fields of this one.
+
+
+def partition_field_names(spec: Spec) -> tuple[str, ...]:
+    """Return the names of a spec's fields: those of columns for identity partitions. Void fields have none."""
+    return tuple(_name(field) for field in spec.fields if field.transform.kind != "void")
+
+
+def read_partition_fields(files: pa.Table, specs: Iterable[Spec]) -> pa.Table:
+    """Return the typed partition values of listed files, those of the first spec first."""
+    fields: dict[str, list[PartitionField]] = {}
+    for spec in specs:
+        for field in spec.fields:
+            if field.transform.kind != "void":
+                fields.setdefault(_name(field), []).append(field)
+    columns = {name: _read_values(files, own) for name, own in fields.items()}
+    return pa.table(columns) if columns else files.select([])
+
+
+def _name(field: PartitionField) -> str:
+    is_identity = field.transform.kind == "identity" and field.source is not None
+    return field.source.name if is_identity and field.source is not None else field.name
+
+
+def _read_values(files: pa.Table, fields: list[PartitionField]) -> pa.Array:
+    """Return the values of fields that have one name in several specs; as text if their types differ."""
+    stored = [_get_stored_values(files, field) for field in fields]
+    found = [_to_shown_type(values, field, files.num_rows) for values, field in zip(stored, fields, strict=True)]
+    if len({values.type for values in found}) > 1:
+        rows = np.arange(files.num_rows)
+        texts = [_format_values(field, values, rows) for values, field in zip(stored, fields, strict=True)]
+        found = [pa.array(each, types.STRING) for each in texts]
+    return pc.coalesce(*found)
+
+
+def name_partition_field(field: PartitionField) -> str:
+    """Return the name under which a listing has the values of a field that computes them of its source column."""
+    path = () if field.source is None else field.source.path
+    return f"{PARTITION_FIELD}{json.dumps([field.field_id, field.transform.kind, field.transform.width, *path])}"
+
+
+def _get_stored_values(files: pa.Table, field: PartitionField) -> pa.Array | None:
+    """Return the values of a field as its transform has them; None if they are unknown."""
+    is_identity = field.transform.kind == "identity" and field.source is not None
+    name = name_absent(field.source.path) if is_identity and field.source is not None else name_partition_field(field)
+    if name not in files.column_names:
+        return None
+    found = files[name].combine_chunks()
+    return found.flatten()[0] if is_identity else found
+
+
+def _to_shown_type(values: pa.Array | None, field: PartitionField, count: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(count, _type(field))
+    match field.transform.kind:
+        case "year":
+            return pc.add(values, pa.scalar(1970, pa.int32()))
+        case "day":
+            return values.view(types.DATE)
+        case "month" | "hour":
+            return pa.array(_format_values(field, values, np.arange(len(values))), types.STRING)
+        case _:
+            return values
+
+
+def _type(field: PartitionField) -> pa.DataType:
+    match field.transform.kind:
+        case "bucket" | "year":
+            return pa.int32()
+        case "day":
+            return types.DATE
+        case "identity" | "truncate" if field.result_type is not None:
+            return field.result_type
+        case _:
+            return types.STRING

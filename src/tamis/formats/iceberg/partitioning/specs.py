@@ -20,12 +20,19 @@ from tamis import types
 from tamis.errors import AmbiguousColumn
 from tamis.expr.nodes import Column
 from tamis.expr.wire.partition_filter import PartitionFilter, resolve_column
+from tamis.formats.constants import make_absent_values
 from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.iceberg.manifests.single_values import SECONDS_PER_DAY, decode_values
-from tamis.formats.iceberg.partitioning.transforms import Transform
+from tamis.parquet.footer.leaves import FieldPath
+from tamis.skipping.transforms import Transform
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text
 
-_PSEUDO = "\0partition"
+_PSEUDO, _FORMER = "\0partition", "\0former"
+
+
+def name_former(field_id: int) -> FieldPath:
+    """Return the path of a dropped column: a name may belong to another column now, its field id does not."""
+    return _FORMER, str(field_id)
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,8 @@ class PartitionField:
     transform: Transform
     source: Column | None
     """The source column; None if it was dropped, or is inside a list or a map."""
-    former: pa.Field | None = None
-    """The dropped source column, with its field id as name."""
+    former: Column | None = None
+    """The dropped source column, as `name_former` names it."""
 
     @cached_property
     def result_type(self) -> pa.DataType | None:
@@ -62,7 +69,7 @@ class Spec:
 
     @property
     def is_unpartitioned(self) -> bool:
-        """Whether the spec has only one partition, so that its equality deletes apply to the files of all specs."""
+        """Return whether the spec has one partition only, so its equality deletes apply to the files of all specs."""
         return all(field.transform.kind == "void" for field in self.fields)
 
     @property
@@ -76,6 +83,11 @@ class Spec:
         return tuple(field for field in self.fields if field.source is None and field.transform.kind != "void")
 
     @property
+    def computed(self) -> tuple[PartitionField, ...]:
+        """The fields whose values are computed of their source columns."""
+        return tuple(field for field in self.prunable_fields if field.transform.kind != "identity")
+
+    @property
     def identity(self) -> tuple[tuple[PartitionField, Column], ...]:
         """The identity-transformed fields, with their source columns."""
         return tuple(
@@ -85,7 +97,7 @@ class Spec:
         )
 
     @property
-    def former_identity(self) -> tuple[tuple[PartitionField, pa.Field], ...]:
+    def former_identity(self) -> tuple[tuple[PartitionField, Column], ...]:
         """The identity-transformed fields whose source column was dropped, with that column."""
         return tuple(
             (field, field.former)
@@ -93,14 +105,14 @@ class Spec:
             if field.transform.kind == "identity" and field.former is not None
         )
 
-    def read_former_values(self, values: Mapping[int, pa.Array], location: str) -> dict[str, pa.StructArray]:
-        """Return the values of dropped columns, by field id: structs with the field `value`, null where unknown."""
+    def read_former_values(self, values: Mapping[int, pa.Array], location: str) -> dict[FieldPath, pa.StructArray]:
+        """Return the values of dropped columns in files that lack them: see `tamis.formats.constants`."""
         found = {}
         for field, column in self.former_identity:
             own = values[field.field_id]
             typed = _convert_values(own, column.type, f"'{location}'", field.name)
             is_unknown = pa.repeat(True, len(own)) if is_of_unknown_type(own) else _find_invalid(own, typed)
-            found[column.name] = pa.StructArray.from_arrays([typed], ["value"], mask=is_unknown)
+            found[column.path] = make_absent_values(typed, is_unknown)
         return found
 
     def convert_values(self, values: Mapping[int, pa.Array], location: str) -> dict[int, pa.Array]:
@@ -155,6 +167,17 @@ def list_filter_names(specs: Mapping[int, Spec]) -> list[str]:
     return [*(field.name for field in fields), *identity]
 
 
+def find_filter_sources(name: str, specs: Mapping[int, Spec]) -> frozenset[str] | None:
+    """Return the source columns of all partition fields that a name of `list_filter_names` may mean.
+
+    None if one of them is not a column of the table any more.
+    """
+    fields = [field for spec in specs.values() for field in spec.fields]
+    meant = [field.source for field in fields if name in (field.name, _get_identity_column(field))]
+    known = [source.path[0] for source in meant if source is not None]
+    return frozenset(known) if len(known) == len(meant) else None
+
+
 def check_filter_name(name: str, specs: Mapping[int, Spec], table: str) -> None:
     """Raise if a name of `list_filter_names` means one column in one spec and another column in another."""
     fields = [field for spec in specs.values() for field in spec.fields]
@@ -179,7 +202,7 @@ def find_field_name(spec: Spec, name: str) -> str:
 
 
 def make_specs(
-    given: Sequence[Mapping[str, Any]], columns: Mapping[int, Column], former: Mapping[int, pa.Field] | None = None
+    given: Sequence[Mapping[str, Any]], columns: Mapping[int, Column], former: Mapping[int, Column] | None = None
 ) -> dict[int, Spec]:
     """Create the specs of a layout; `columns` and the dropped columns `former` are given by field id."""
     return {
@@ -192,7 +215,7 @@ def make_specs(
 
 
 def _make_field(
-    given: Mapping[str, Any], columns: Mapping[int, Column], former: Mapping[int, pa.Field]
+    given: Mapping[str, Any], columns: Mapping[int, Column], former: Mapping[int, Column]
 ) -> PartitionField:
     transform = Transform.parse(given["transform"])
     source = given["source_id"]
@@ -276,7 +299,7 @@ def _convert_integers(values: pa.Array, result: pa.DataType) -> pa.Array:
         return pa.array(np.where(fits, days, 0) * per_day, mask=np.asarray(values.is_null()) | ~fits).view(result)
     wide = types.LONG if result.bit_width == 64 else pa.int32()
     if values.type != wide:
-        smallest, largest = types.integer_range(wide)
+        smallest, largest = types.get_integer_range(wide)
         fits = pc.and_(pc.greater_equal(values, smallest), pc.less_equal(values, largest))
         values = pc.if_else(fits, values, pa.scalar(None, values.type))
     found = values.cast(wide)

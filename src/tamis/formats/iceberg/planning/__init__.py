@@ -2,8 +2,7 @@
 
 Reading order:
 
-- `plan_files`      the driver: manifests, then files, then deletes
+- `plan_files`      the driver: manifests, then files, then deletes; all files with their statistics
 - `file_request`    the request of a scan
 - `manifest_files`  pruning of the entries of manifests
-- `file_rows`       all files with their statistics, read in executors
 """

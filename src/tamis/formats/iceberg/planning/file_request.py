@@ -19,9 +19,10 @@ from tamis.formats.iceberg.partitioning.specs import (
     find_field_chain,
     make_specs,
     map_columns_by_id,
+    name_former,
 )
 from tamis.formats.iceberg.schema import arrow_schema
-from tamis.formats.source import format_absent_column
+from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.predicate import Predicate, get_partition_name
 from tamis.skipping.rewrite import Conjunct
 
@@ -86,21 +87,21 @@ class Layout:
     def specs(self) -> dict[int, Spec]:
         dropped = arrow_schema({"fields": self.former})
         former = {
-            given["id"]: pa.field(str(given["id"]), own.type) for given, own in zip(self.former, dropped, strict=True)
+            given["id"]: Column(name_former(given["id"]), type=own.type)
+            for given, own in zip(self.former, dropped, strict=True)
         }
         return make_specs(self.specs_json, self.columns, former)
 
     @cached_property
-    def identity_columns(self) -> dict[str, Column]:
-        """The columns, also inside structs, that are identity-partitioned in some spec: by `format_absent_column`."""
-        return {
-            format_absent_column(column.path): column for spec in self.specs.values() for _, column in spec.identity
-        }
+    def identity_columns(self) -> dict[FieldPath, Column]:
+        """The columns, also inside structs, that are identity-partitioned in some spec, by path."""
+        return {column.path: column for spec in self.specs.values() for _, column in spec.identity}
 
-    @cached_property
-    def former_columns(self) -> dict[str, pa.Field]:
-        """The dropped columns that were identity-partitioned in some spec, by field id."""
-        return {column.name: column for spec in self.specs.values() for _, column in spec.former_identity}
+    @property
+    def absent_columns(self) -> list[Column]:
+        """The columns whose values in files that lack them are known: also dropped ones, for equality deletes."""
+        dropped = {column.path: column for spec in self.specs.values() for _, column in spec.former_identity}
+        return [*self.identity_columns.values(), *dropped.values()]
 
 
 @dataclass(frozen=True)

@@ -17,37 +17,37 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile, TableError
-from tamis.expr.nodes import Column
+from tamis.expr.nodes import Column, find_columns
+from tamis.formats.constants import make_absent_type, make_absent_values, name_absent, name_partition
 from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.file_funnel import FileMetrics, Outcomes, PrunedFiles, Sizes
 from tamis.formats.iceberg.manifests.manifest_entries import Entries, read_manifest
 from tamis.formats.iceberg.manifests.manifest_pruning import explain_unused_conjuncts, get_spec
-from tamis.formats.iceberg.manifests.single_values import decode_values
 from tamis.formats.iceberg.partitioning.partition_bounds import (
     Metadata,
     compute_partition_bounds,
-    drop_inverted_bounds,
-    normalize_float_bounds,
+    decode_bounds,
+    read_counts,
     tighten_bounds,
 )
-from tamis.formats.iceberg.partitioning.partition_keys import PartitionTexts, encode_dropped_keys, encode_partition_keys
+from tamis.formats.iceberg.partitioning.partition_keys import (
+    PartitionTexts,
+    encode_dropped_keys,
+    encode_partition_keys,
+    name_partition_field,
+)
 from tamis.formats.iceberg.partitioning.specs import Spec, find_field_name
 from tamis.formats.iceberg.planning.file_request import Layout, Request
-from tamis.formats.source import (
-    IDENTITY_VALUES,
-    format_absent_column,
-    to_single_array,
-)
+from tamis.formats.source import to_single_array
 from tamis.io.storage import Storage
+from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_name
 from tamis.skipping.predicate import get_partition_name
 from tamis.skipping.prune import prune
+from tamis.skipping.rewrite import Conjunct
 
 MAX_FILES_PER_GROUP = 16 * 1024
 """The largest number of files in a group, unless one manifest has more: small arrays have a high overhead."""
-
-FORMER_VALUES = "read_former_values"
-"""Like `identity_values`, but of dropped columns: equality deletes may still compare them."""
 
 WRONG_LENGTHS = "wrong lengths"
 """The count of manifests whose length differs from the one in the manifest list."""
@@ -105,24 +105,16 @@ def make_file_schema(layout: Layout, more: Collection[int], texts: Collection[Co
         ("sequence_number", types.LONG),
         ("spec_id", pa.int32()),
         ("partition_key", types.BINARY),
-        ("partition_values", types.STRING),
     ]
     if any(spec.dropped for spec in layout.specs.values()):
         fields.append(("dropped_key", types.BINARY))
-    current_types = {name: column.type for name, column in layout.identity_columns.items()}
-    former_types = {name: column.type for name, column in layout.former_columns.items()}
-    for name, data_types in ((IDENTITY_VALUES, current_types), (FORMER_VALUES, former_types)):
-        if data_types:
-            fields.append((name, _make_values_type(data_types)))
+    fields += [(name_absent(column.path), make_absent_type(column.type)) for column in layout.absent_columns]
+    computed = [field for spec in layout.specs.values() for field in spec.computed]
+    fields += {name_partition_field(field): field.result_type for field in computed}.items()
     for field_id in more:
         fields += [(f"{kind}:{field_id}", types.BINARY) for kind in ("lower", "upper")]
         fields += [(f"{kind}:{field_id}", types.LONG) for kind in ("nulls", "values")]
-    return pa.schema([*fields, *((column.name, column.type) for column in texts)])
-
-
-def _make_values_type(data_types: Mapping[str, pa.DataType]) -> pa.StructType:
-    """Return the type of identity partition values by column name; a value is null if the file's spec lacks it."""
-    return pa.struct([(name, pa.struct([("value", data_type)])) for name, data_type in data_types.items()])
+    return pa.schema([*fields, *((name_partition(column.name), column.type) for column in texts)])
 
 
 class FilePruner:
@@ -135,13 +127,13 @@ class FilePruner:
 
     @property
     def _needs_nan_counts(self) -> bool:
-        """Whether NaN counts are read: only floats have them, and they are rarely needed."""
+        """Return whether NaN counts are read: only floats have them, and they are rarely needed."""
         of_filter = (*self._request.tested.values(), *self._request.statistics_ids.values())
         return bool(self._more) or any(each.type is None or pa.types.is_floating(each.type) for each in of_filter)
 
     def make_empty(self) -> PrunedFiles:
         none = np.zeros((0, len(self._request.predicate.conjuncts)), bool)
-        return PrunedFiles(self.schema.empty_table(), pa.table({}), none)
+        return PrunedFiles(self.schema.empty_table(), none)
 
     def prune(self, storage: Storage, group: Sequence[Manifest]) -> PrunedFiles:
         """Return the kept files of a group of manifests, and the metrics of all its files."""
@@ -165,7 +157,7 @@ class FilePruner:
         total = Sizes.of(files["size"])
         texts = self._read_texts(spec, given)
         for name, values in texts.items():
-            files = files.append_column(name, values)
+            files = files.append_column(name_partition(name), values)
         matched = np.zeros((files.num_rows, len(conjuncts)), bool)
         chosen = np.arange(files.num_rows)
         of_partitions: Outcomes = ()
@@ -196,13 +188,35 @@ class FilePruner:
             left = np.asarray(pruned.selection)
             chosen, matched = chosen[left], matched[left] | pruned.matched
             files = files.filter(pruned.selection)
+        matched = self._drop_unconfirmed(spec, files, conjuncts, matched)
         metrics = FileMetrics(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
         found = self._describe_files(spec, files, given, chosen)
         if self._request.asked.statistics_columns:
             rows = to_single_array(files["record_count"])
             for name, values in compute_statistics_bounds(files, self._request.statistics_ids, rows).items():
                 found = found.append_column(STATISTICS_PREFIX + name, values)
-        return PrunedFiles(found, pa.table({}), matched, metrics, _find_unreadable(spec, given, chosen))
+        return PrunedFiles(found, matched, metrics, _find_unreadable(spec, given, chosen))
+
+    def _drop_unconfirmed(
+        self, spec: Spec, files: pa.Table, conjuncts: Sequence[Conjunct], matched: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """Return which files are fully matched, without what only an identity partition value proves.
+
+        A file may store such a column with other values than its partition has. Then its rows decide.
+        """
+        stored = {column.path for _, column in spec.identity}
+        mentions = [any(column.path in stored for column in find_columns(each.predicate)) for each in conjuncts]
+        unconfirmed: npt.NDArray[np.bool_] = matched & np.array(mentions, bool)
+        if not unconfirmed.any():
+            return matched
+        confirmed = np.zeros_like(matched)
+        if self._request.by_statistics:
+            rows = to_single_array(files["record_count"])
+            units = {ROW_COUNT.name: rows, **compute_statistics_bounds(files, self._request.tested, rows)}
+            found = prune(pa.record_batch(units), conjuncts, handler=self._request.predicate.handler)
+            confirmed[np.asarray(found.selection)] = found.matched
+        kept: npt.NDArray[np.bool_] = matched & (confirmed | ~unconfirmed)
+        return kept
 
     def _read_texts(self, spec: Spec, given: PartitionedFiles) -> dict[str, pa.StringArray]:
         """Return the partition values that the filter compares as text, by column name."""
@@ -227,18 +241,13 @@ class FilePruner:
         columns: dict[str, pa.Array | pa.ChunkedArray] = {
             "spec_id": pa.repeat(pa.scalar(spec.spec_id, pa.int32()), len(chosen)),
             "partition_key": keys,
-            "partition_values": PartitionTexts.of(spec, own, keys).to_json(),
+            **{name_partition_field(field): own[field.field_id] for field in spec.computed},
         }
-        if IDENTITY_VALUES in self.schema.names:
-            wrong = {field_id: is_wrong.take(indices) for field_id, is_wrong in given.wrong.items()}
-            identity = {
-                format_absent_column(column.path): _wrap_values(own[field.field_id], wrong.get(field.field_id))
-                for field, column in spec.identity
-            }
-            columns[IDENTITY_VALUES] = self._make_values(IDENTITY_VALUES, identity, len(chosen))
-        if FORMER_VALUES in self.schema.names:
-            former = {name: values.take(indices) for name, values in given.former.items()}
-            columns[FORMER_VALUES] = self._make_values(FORMER_VALUES, former, len(chosen))
+        wrong = {field_id: is_wrong.take(indices) for field_id, is_wrong in given.wrong.items()}
+        for field, column in spec.identity:
+            values = make_absent_values(own[field.field_id], wrong.get(field.field_id))
+            columns[name_absent(column.path)] = values
+        columns |= {name_absent(path): values.take(indices) for path, values in given.former.items()}
         return pa.table(
             [
                 columns[field.name]
@@ -250,11 +259,6 @@ class FilePruner:
             ],
             schema=self.schema,
         )
-
-    def _make_values(self, name: str, found: Mapping[str, pa.StructArray], rows: int) -> pa.StructArray:
-        kind = self.schema.field(name).type
-        children = [found[child.name] if child.name in found else pa.nulls(rows, child.type) for child in kind]
-        return pa.StructArray.from_arrays(children, fields=list(kind))
 
     def _check_filter_values(self, spec: Spec, given: PartitionedFiles) -> None:
         """Raise if the filter needs a partition value that is invalid for its type."""
@@ -282,11 +286,6 @@ def _find_unreadable(spec: Spec, given: PartitionedFiles, files: npt.NDArray[np.
         for field, column in spec.identity
         if field.field_id in given.wrong and np.asarray(given.wrong[field.field_id])[files].any()
     }
-
-
-def _wrap_values(values: pa.Array, is_wrong: pa.BooleanArray | None) -> pa.StructArray:
-    """Wrap the known values of a column that files may lack; null where unknown."""
-    return pa.StructArray.from_arrays([values], ["value"], mask=is_wrong)
 
 
 def read_entries(
@@ -346,11 +345,11 @@ class PartitionedFiles:
         )
 
     @cached_property
-    def former(self) -> Mapping[str, pa.StructArray]:
+    def former(self) -> Mapping[FieldPath, pa.StructArray]:
         """The identity partition values of dropped columns: see `Spec.read_former_values`."""
         each = [self._spec.read_former_values(own.partition, self.location) for _, own in self._parts]
         return {
-            column.name: pa.concat_arrays([own[column.name] for own in each])
+            column.path: pa.concat_arrays([own[column.path] for own in each])
             for _, column in self._spec.former_identity
         }
 
@@ -404,21 +403,22 @@ def compute_statistics_bounds(
     for field_id, column in columns.items():
         if column.type is None or pa.types.is_nested(column.type):
             continue
-        low, high = _decode_bounds(files, field_id, column.type)
+        low, high = decode_bounds(files, field_id, column.type)
         is_float = pa.types.is_floating(column.type)
-        nulls, nans, values = (_read_counts(files, kind, field_id) for kind in ("nulls", "nans", "values"))
+        each = (read_counts(files, kind, field_id) for kind in ("nulls", "nans", "values"))
+        nulls, nans, values = (_set_null_where(pc.less(counts, 0), counts) for counts in each)
         if len(column.path) > 1:
             # With fewer values than rows, the others are NULL because a struct around them is. Bounds imply that there
             # is a non-null value.
             has_none = pc.and_kleene(pc.equal(nulls, values), pc.less(values, row_count))
             has_none = pc.and_(pc.fill_null(has_none, False), pc.and_(low.is_null(), high.is_null()))
             nulls, values = (pc.if_else(has_none, row_count, each) for each in (nulls, values))
-        nulls = _null_where(pc.not_equal(values, row_count), nulls)
-        nulls, nans = (_null_where(pc.greater(each, row_count), each) for each in (nulls, nans))
+        nulls = _set_null_where(pc.not_equal(values, row_count), nulls)
+        nulls, nans = (_set_null_where(pc.greater(each, row_count), each) for each in (nulls, nans))
         others = pc.add(pc.fill_null(nulls, 0), pc.fill_null(nans, 0) if is_float else 0)
-        nulls, nans = (_null_where(pc.greater(others, row_count), each) for each in (nulls, nans))
+        nulls, nans = (_set_null_where(pc.greater(others, row_count), each) for each in (nulls, nans))
         is_contradictory = pc.and_kleene(pc.or_(low.is_valid(), high.is_valid()), pc.equal(others, row_count))
-        low, high, nulls, nans = (_null_where(is_contradictory, each) for each in (low, high, nulls, nans))
+        low, high, nulls, nans = (_set_null_where(is_contradictory, each) for each in (low, high, nulls, nans))
         found |= {
             metadata_name("lower", column.path): low,
             metadata_name("upper", column.path): high,
@@ -429,26 +429,7 @@ def compute_statistics_bounds(
     return found
 
 
-def _decode_bounds(files: pa.Table, field_id: int, data_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    names = [f"{kind}:{field_id}" for kind in ("lower", "upper")]
-    given = [
-        decode_values(to_single_array(files[name]), data_type) if name in files.column_names else None for name in names
-    ]
-    low, high = (pa.nulls(len(files), data_type) if each is None else each for each in given)
-    if pa.types.is_floating(data_type):
-        low, high = normalize_float_bounds(low, high)
-    return drop_inverted_bounds(low, high)
-
-
-def _read_counts(files: pa.Table, kind: str, field_id: int) -> pa.Array:
-    name = f"{kind}:{field_id}"
-    if name not in files.column_names:
-        return pa.nulls(len(files), types.LONG)
-    counts = to_single_array(files[name]).cast(types.LONG)
-    return _null_where(pc.less(counts, 0), counts)
-
-
-def _null_where(is_wrong: pa.Array, values: pa.Array) -> pa.Array:
+def _set_null_where(is_wrong: pa.Array, values: pa.Array) -> pa.Array:
     """Replace wrong values by null. A value whose check is unknown is kept."""
     if not pc.any(is_wrong, min_count=0).as_py():
         return values

@@ -4,6 +4,5 @@ Reading order:
 
 - `push_aggregation_into_scan`  counts, minima, maxima and sums, computed by the connector
 - `group_by_partitions`         distinct values of partition columns
-- `finer_groups`                groups computed from finer groups
 - `drop_distinct`               DISTINCT over a unique key
 """

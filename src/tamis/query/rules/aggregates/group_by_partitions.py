@@ -15,7 +15,7 @@ from tamis.query.plan.column_ids import substitute
 from tamis.query.plan.nodes import Aggregate, Named, Node, Output, Project, TableScan
 from tamis.query.plan.optimizer import Context
 from tamis.query.rules.aggregates.drop_distinct import find_unique_keys
-from tamis.query.rules.aggregates.finer_groups import can_combine, combine_finer_groups
+from tamis.query.rules.aggregates.push_aggregation_into_scan import can_combine, combine_finer_groups
 from tamis.query.rules.scan_expressions import ScanNames
 
 
@@ -65,5 +65,6 @@ def _group(node: Aggregate, scan: TableScan, context: Context) -> Node | None:
 def _are_partitions(columns: list[Column], source: Node, scan: TableScan, context: Context) -> bool:
     meanings = {each.name: each.expr for each in source.outputs} if isinstance(source, Project) else {}
     names = ScanNames.of(scan, context)
-    known = {Column((name,)) for name in context.properties(scan).partitioned_by}
-    return all(names.to_handle_expr(substitute(column, meanings)) in known for column in columns)
+    known = context.properties(scan).partitioned_by
+    found = [names.to_handle_expr(substitute(column, meanings)) for column in columns]
+    return all(isinstance(each, Column) and len(each.path) == 1 and each.path[0] in known for each in found)

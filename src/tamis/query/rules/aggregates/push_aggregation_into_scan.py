@@ -16,16 +16,17 @@ Groups by expressions are computed from groups by the columns of those expressio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tamis.expr.nodes import Column, Expr, find_columns
+from tamis.expr.functions.table import type_of
+from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns
 from tamis.query.connectors.connector import PushedAggregation
 from tamis.query.plan.column_ids import is_deterministic, substitute
 from tamis.query.plan.nodes import Aggregate, AggregateCall, Named, Node, Output, Project, TableScan
 from tamis.query.plan.optimizer import Context
-from tamis.query.rules.aggregates.finer_groups import can_combine, combine_finer_groups
 from tamis.query.rules.scan_expressions import ScanNames, rename_columns
+from tamis.types import LONG, STRING
 
 
 class PushAggregationIntoScan:
@@ -39,15 +40,15 @@ class PushAggregationIntoScan:
                 return None
             case Aggregate(TableScan() as scan):
                 return _push_into_scan(node, scan, {}, context)
-            case Aggregate(Project(TableScan() as scan, outputs, protects)) if not protects or _only_forwards(outputs):
+            case Aggregate(Project(TableScan() as scan, outputs, protects)) if not protects or _is_forwarding(outputs):
                 return _push_into_scan(node, scan, {each.name: each.expr for each in outputs}, context)
             case _:
                 return None
 
 
-def _only_forwards(outputs: tuple[Named, ...]) -> bool:
+def _is_forwarding(outputs: tuple[Named, ...]) -> bool:
     """Return whether all outputs forward columns, so that none of them is a mask."""
-    return all(each.expr == Column((each.name,)) for each in outputs)
+    return all(each.is_forwarded for each in outputs)
 
 
 def _push_into_scan(aggregate: Aggregate, scan: TableScan, meanings: dict[str, Expr], context: Context) -> Node | None:
@@ -86,8 +87,8 @@ def _compute_from_parts(aggregate: Aggregate, scan: TableScan, pushed: PushedAgg
     first = aggregate.aggregates[0].name
     parts = (f"{column.name} of {first}" for column in pushed.columns[len(keys) :])
     new_scan = replace(scan, handle=pushed.handle, columns=rename_columns(pushed.columns, (*keys, *parts)))
-    columns = {one.name: _to_column(other) for one, other in zip(pushed.columns, new_scan.columns, strict=True)}
-    forwarded = (Named(output.name, _to_column(output)) for output in new_scan.columns[: len(keys)])
+    columns = {one.name: other.column for one, other in zip(pushed.columns, new_scan.columns, strict=True)}
+    forwarded = (Named(output.name, output.column) for output in new_scan.columns[: len(keys)])
     pairs = zip(aggregate.aggregates, pushed.values, strict=True)
     values = (Named(call.name, substitute(value, columns)) for call, value in pairs)
     return Project(new_scan, (*forwarded, *values))
@@ -110,7 +111,7 @@ def _push_finer_groups(
     parts = [f"part of {call.name}" for call in calls]
     given = rename_columns(pushed.columns, [*(each.name for each in finer), *parts])
     new_scan = replace(scan, handle=pushed.handle, columns=given)
-    values = {column.path[0]: _to_column(output) for column, output in zip(columns, given, strict=False)}
+    values = {column.path[0]: output.column for column, output in zip(columns, given, strict=False)}
     above = [Named(key.name, substitute(key.expr, values)) for key in keys]
     values_by_call = dict(zip((call.name for call in calls), given[len(finer) :], strict=True))
     return combine_finer_groups(new_scan, above, calls, values_by_call)
@@ -130,12 +131,55 @@ def _combine_groups(aggregate: Aggregate, scan: TableScan, pushed: PushedAggrega
     # Other names, because each output has the name of the part that it combines.
     names = [f"part of {column.name}" for column in scan.columns]
     parts = replace(scan, columns=rename_columns(scan.columns, names))
-    keys = [Named(key.name, _to_column(part)) for key, part in zip(aggregate.keys, parts.columns, strict=False)]
+    keys = [Named(key.name, part.column) for key, part in zip(aggregate.keys, parts.columns, strict=False)]
     calls = aggregate.aggregates
     values = {call.name: part for call, part in zip(calls, parts.columns[count:], strict=True)}
     functions = {call.name: function for call, function in zip(calls, pushed.combined_by, strict=True)}
     return combine_finer_groups(parts, keys, calls, values, functions)
 
 
-def _to_column(output: Output) -> Column:
-    return Column((output.name,), type=output.type)
+# --- Finer groups ---------------------------------------------------------------------------------------------------
+#
+# Groups computed from finer groups: counts are added, minima and maxima compared again.
+
+
+_COMBINING_FUNCTIONS = {"count": "sum", "min": "min", "max": "max"}
+
+
+def can_combine(call: AggregateCall) -> bool:
+    """Return whether an aggregate can be computed from its values for finer groups."""
+    return call.function in _COMBINING_FUNCTIONS and not call.distinct
+
+
+def combine_finer_groups(
+    source: Node,
+    keys: Sequence[Named],
+    calls: Sequence[AggregateCall],
+    parts: Mapping[str, Output],
+    functions: Mapping[str, str] | None = None,
+) -> Node:
+    """Return the groups by some keys of a node with finer groups.
+
+    `parts` has the outputs of the node with the values of calls, by their names. Other calls are made as they are.
+    `functions` has the functions that combine these values; the default is that of `can_combine`.
+    """
+    chosen = functions or {call.name: _COMBINING_FUNCTIONS[call.function] for call in calls if call.name in parts}
+    combined = [_combine(call, parts[call.name], chosen[call.name]) if call.name in parts else call for call in calls]
+    groups = Aggregate(source, tuple(keys), tuple(combined))
+    counts = {call.name for call in calls if call.function == "count" and call.name in parts}
+    if not counts:
+        return groups
+    # The sum of counts is a count: engines return a wider type for sums.
+    outputs = [Named(key.name, Column((key.name,), type=type_of(key.expr))) for key in keys]
+    for each in combined:
+        value: Expr = Column((each.name,), type=each.type)
+        if each.name in counts:
+            value = Call("cast", (value, Literal("bigint", STRING)))
+            # Without keys there is one group, even if there are no finer ones.
+            value = value if keys else Call("coalesce", (value, Literal(0, LONG)))
+        outputs.append(Named(each.name, value))
+    return Project(groups, tuple(outputs))
+
+
+def _combine(call: AggregateCall, part: Output, function: str) -> AggregateCall:
+    return AggregateCall(call.name, function, (part.column,), type=part.type)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tamis.query.plan.column_ids import replace_paths
 from tamis.query.plan.nodes import Aggregate, AggregateCall, Named, Node, Project, get_expressions
 from tamis.query.plan.optimizer import Context
-from tamis.query.plan.paths import replace_paths
 from tamis.query.rules.columns.narrowing import Narrowed, narrow_project, narrow_source
 
 

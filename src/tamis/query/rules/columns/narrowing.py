@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from tamis.expr.nodes import Column, Expr
-from tamis.query.plan.column_ids import ColumnIds
+from tamis.query.plan.column_ids import (
+    ColumnIds,
+    Path,
+    collect_paths,
+    drop_nested_paths,
+    replace_paths,
+)
 from tamis.query.plan.nodes import (
     Aggregate,
     Filter,
@@ -29,7 +37,7 @@ from tamis.query.plan.nodes import (
     get_outputs,
     replace_sources,
 )
-from tamis.query.plan.paths import Path, collect_paths, drop_nested_paths, find_field_type, replace_paths
+from tamis.types import find_field_type
 
 
 @dataclass(frozen=True)
@@ -120,9 +128,14 @@ def _find_paths(wanted: list[Path], outputs: dict[str, Output], nested: bool) ->
     """Return the outermost wanted paths, each cut to its column unless it leads to a struct field (with `nested`)."""
     found = []
     for path in wanted:
-        is_field = nested and len(path) > 1 and find_field_type(outputs, path) is not None
+        is_field = nested and len(path) > 1 and _find_type(outputs, path) is not None
         found.append(path if is_field else path[:1])
     return drop_nested_paths(found)
+
+
+def _find_type(outputs: dict[str, Output], path: Path) -> pa.DataType | None:
+    output = outputs.get(path[0])
+    return None if output is None else find_field_type(output.type, path[1:])
 
 
 def _name_paths(
@@ -132,7 +145,7 @@ def _name_paths(
     named: list[tuple[Named, Path]] = []
     replacements: dict[Path, Column] = {}
     for path in paths:
-        data_type = find_field_type(outputs, path)
+        data_type = _find_type(outputs, path)
         name = path[0] if len(path) == 1 else column_ids.allocate(".".join(path))
         named.append((Named(name, Column(path, type=data_type)), path))
         if len(path) > 1:
@@ -191,7 +204,7 @@ def _narrow_union(union: Union, wanted: list[Path]) -> Narrowed | None:
     for source in union.sources:
         outputs = get_outputs(source)
         own = (outputs[position] for position in positions)
-        sources.append(Project(source, tuple(Named(each.name, Column((each.name,), type=each.type)) for each in own)))
+        sources.append(Project(source, tuple(Named(each.name, each.column) for each in own)))
     return Narrowed(Union(tuple(sources), tuple(union.columns[position] for position in positions)), {})
 
 

@@ -43,9 +43,7 @@ def _remove_identity(project: Project) -> Node | None:
     if project.protects or (isinstance(source, Sql) and not source.columns):
         return None
     names = [output.name for output in get_outputs(source)]
-    is_same = [each.name for each in project.outputs] == names and all(
-        each.expr == Column((each.name,)) for each in project.outputs
-    )
+    is_same = [each.name for each in project.outputs] == names and all(each.is_forwarded for each in project.outputs)
     return source if is_same else None
 
 

@@ -13,10 +13,9 @@ from dataclasses import replace
 
 from tamis.expr.nodes import Column, Expr
 from tamis.query.connectors.connector import PushedProjection
-from tamis.query.plan.column_ids import ColumnIds, is_deterministic, substitute
+from tamis.query.plan.column_ids import ColumnIds, collect_paths, is_deterministic, substitute
 from tamis.query.plan.nodes import Named, Node, Output, Project, TableScan
 from tamis.query.plan.optimizer import Context
-from tamis.query.plan.paths import collect_paths
 from tamis.query.rules.scan_expressions import ScanNames
 
 
@@ -45,9 +44,7 @@ def _may_push(asked: Sequence[Named], scan: TableScan) -> bool:
 def _push_columns(project: Project, scan: TableScan, names: ScanNames, context: Context) -> Node | None:
     """Return the projection over a scan of only the columns that it reads; None if nothing changes."""
     wanted = {path[0] for path in collect_paths(each.expr for each in project.outputs)}
-    kept = tuple(
-        Named(column.name, Column((column.name,), type=column.type)) for column in scan.columns if column.name in wanted
-    )
+    kept = tuple(Named(column.name, column.column) for column in scan.columns if column.name in wanted)
     if len(kept) == len(scan.columns):
         return None
     pushed = context.connector(scan.connector).push_projection(scan.handle, names.to_handle_outputs(kept))
@@ -57,8 +54,8 @@ def _push_columns(project: Project, scan: TableScan, names: ScanNames, context: 
 
 
 def _rebuild(project: Project, scan: TableScan, names: ScanNames, pushed: PushedProjection) -> Node:
-    returned = [each.expr for each in pushed.outputs]
-    if returned == [Column((column.name,)) for column in pushed.columns]:
+    returned = [each.expr.path if isinstance(each.expr, Column) else None for each in pushed.outputs]
+    if returned == [(column.name,) for column in pushed.columns]:
         # The scan returns exactly the outputs, so the projection is not needed.
         columns = [Output(each.name, column.type) for each, column in zip(project.outputs, pushed.columns, strict=True)]
         return replace(scan, handle=pushed.handle, columns=tuple(columns))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tamis.expr.functions.table import type_of
-from tamis.expr.nodes import Column, Expr, and_
+from tamis.expr.nodes import Expr, and_
 from tamis.query.connectors.connector import PushedFilter
 from tamis.query.plan.column_ids import ColumnIds, is_deterministic
 from tamis.query.plan.nodes import Filter, Named, Node, Output, Project, TableScan
@@ -64,14 +64,10 @@ def _rebuild(scan: TableScan, pushed: PushedFilter, others: list[Expr], names: S
     prefix = f"{scan.columns[0].name}." if scan.columns else ""
     added = [Output(column_ids.allocate(f"{prefix}{each.name}"), type_of(each.expr)) for each in pushed.projections]
     to_plan = dict(names.to_plan)
-    to_plan |= {each.name: _to_column(output) for each, output in zip(pushed.projections, added, strict=True)}
+    to_plan |= {each.name: output.column for each, output in zip(pushed.projections, added, strict=True)}
     wider = replace(scan, handle=pushed.handle, columns=(*scan.columns, *added))
     remaining = [
         ScanNames(names.to_handle, to_plan).to_plan_expr(conjunct) for conjunct in list_conjuncts(pushed.remaining)
     ]
     kept = add_filter(wider, (*remaining, *others), protects=protects)
-    return Project(kept, tuple(Named(column.name, _to_column(column)) for column in scan.columns))
-
-
-def _to_column(output: Output) -> Expr:
-    return Column((output.name,), type=output.type)
+    return Project(kept, tuple(Named(column.name, column.column) for column in scan.columns))

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tamis.query.plan.column_ids import is_deterministic, substitute
+from tamis.query.plan.column_ids import collect_column_ids, is_deterministic, substitute
 from tamis.query.plan.nodes import Aggregate, Filter, Node
 from tamis.query.plan.optimizer import Context
-from tamis.query.plan.paths import collect_column_ids
 from tamis.query.rules.scan_expressions import add_filter, list_conjuncts
 
 

@@ -21,12 +21,11 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tamis.expr.functions.table import type_of
+from tamis.expr.functions.table import FUNCTIONS, Nulls, type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, and_
-from tamis.query.plan.column_ids import is_deterministic, substitute
+from tamis.query.plan.column_ids import collect_column_ids, is_deterministic, substitute
 from tamis.query.plan.nodes import Filter, Join, JoinKind, Node, get_outputs
 from tamis.query.plan.optimizer import Context
-from tamis.query.plan.paths import collect_column_ids
 from tamis.query.policies.leakproof import is_leakproof
 from tamis.query.rules.scan_expressions import add_filter, list_conjuncts
 
@@ -82,69 +81,56 @@ class _Sides:
             case _:
                 return None
 
+    def assign(self, conjuncts: Iterable[Expr], *, to_left: bool, to_right: bool, to_criteria: bool) -> None:
+        """Assign each conjunct to a side that it may be pushed to, or to the criteria; others stay."""
+        for conjunct in conjuncts:
+            found = self.criterion(conjunct) if to_criteria else None
+            if not is_deterministic(conjunct):
+                self.staying.append(conjunct)
+            elif to_left and self.is_left(conjunct):
+                self.to_left.append(conjunct)
+            elif to_right and self.is_right(conjunct):
+                self.to_right.append(conjunct)
+            elif found is not None:
+                self.criteria.append(found)
+            else:
+                self.staying.append(conjunct)
+
     @property
     def has_moved(self) -> bool:
         return bool(self.to_left or self.to_right or self.criteria)
+
+    def rebuild(self, join: Join, kind: JoinKind, *, implies: bool) -> Join:
+        """Return the join over filtered sides; with `implies`, also by the conjuncts that its criteria imply."""
+        criteria = tuple(dict.fromkeys((*join.criteria, *self.criteria)))
+        implied = _derive_implied(self, criteria) if implies else ([], [])
+        return replace(
+            join,
+            left=add_filter(join.left, (*self.to_left, *implied[0])),
+            right=add_filter(join.right, (*self.to_right, *implied[1])),
+            kind="inner" if kind == "cross" and criteria else kind,
+            criteria=criteria,
+        )
 
 
 def _push_where(join: Join, conjuncts: list[Expr]) -> Node | None:
     sides = _Sides.of(join)
     kind = _reduce_outer_join(join.kind, conjuncts, sides)
     is_inner = kind in ("inner", "cross")
-    for conjunct in conjuncts:
-        found = sides.criterion(conjunct) if is_inner and is_deterministic(conjunct) else None
-        if not is_deterministic(conjunct):
-            sides.staying.append(conjunct)
-        elif kind in _WHERE_LEFT and sides.is_left(conjunct):
-            sides.to_left.append(conjunct)
-        elif kind in _WHERE_RIGHT and sides.is_right(conjunct):
-            sides.to_right.append(conjunct)
-        elif found is not None:
-            sides.criteria.append(found)
-        else:
-            sides.staying.append(conjunct)
+    sides.assign(conjuncts, to_left=kind in _WHERE_LEFT, to_right=kind in _WHERE_RIGHT, to_criteria=is_inner)
     if not sides.has_moved and kind == join.kind:
         return None
-    criteria = tuple(dict.fromkeys((*join.criteria, *sides.criteria)))
-    implied = _derive_implied(sides, criteria)
-    new_join = replace(
-        join,
-        left=add_filter(join.left, (*sides.to_left, *implied[0])),
-        right=add_filter(join.right, (*sides.to_right, *implied[1])),
-        kind="inner" if kind == "cross" and criteria else kind,
-        criteria=criteria,
-    )
-    return add_filter(new_join, sides.staying)
+    return add_filter(sides.rebuild(join, kind, implies=True), sides.staying)
 
 
 def _push_on(join: Join, conjuncts: list[Expr]) -> Node | None:
     sides = _Sides.of(join)
-    for conjunct in conjuncts:
-        found = sides.criterion(conjunct)
-        if not is_deterministic(conjunct):
-            sides.staying.append(conjunct)
-        elif join.kind in _ON_LEFT and sides.is_left(conjunct):
-            sides.to_left.append(conjunct)
-        elif join.kind in _ON_RIGHT and sides.is_right(conjunct):
-            sides.to_right.append(conjunct)
-        elif found is not None:
-            sides.criteria.append(found)
-        else:
-            sides.staying.append(conjunct)
+    sides.assign(conjuncts, to_left=join.kind in _ON_LEFT, to_right=join.kind in _ON_RIGHT, to_criteria=True)
     if not sides.has_moved:
         return None
-    criteria = tuple(dict.fromkeys((*join.criteria, *sides.criteria)))
-    is_inner = join.kind in ("inner", "cross")
     # The unmatched rows that an outer join keeps do not satisfy its ON.
-    implied = _derive_implied(sides, criteria) if is_inner else ([], [])
-    return replace(
-        join,
-        left=add_filter(join.left, (*sides.to_left, *implied[0])),
-        right=add_filter(join.right, (*sides.to_right, *implied[1])),
-        kind="inner" if join.kind == "cross" and criteria else join.kind,
-        criteria=criteria,
-        filter=and_(*sides.staying) if sides.staying else None,
-    )
+    made = sides.rebuild(join, join.kind, implies=join.kind in ("inner", "cross"))
+    return replace(made, filter=and_(*sides.staying) if sides.staying else None)
 
 
 # --- Outer joins ------------------------------------------------------------------------------------------------------
@@ -175,14 +161,14 @@ def _rejects_null(conjunct: Expr, column_ids: frozenset[str]) -> bool:
             return path[0] in column_ids and data_type is not None and bool(pa.types.is_boolean(data_type))
         case Call("<=>", (Column(path), Literal() as value)):
             return path[0] in column_ids and not value.is_null
-        case Call("=" | "<>" | "<" | "<=" | ">" | ">=", args):
-            return any(_is_column_of(each, column_ids) for each in args)
-        case Call("in" | "like" | "startswith" | "endswith" | "contains" | "is_not_null", (first, *_)):
+        case Call("in" | "is_not_null", (first, *_)):
             return _is_column_of(first, column_ids)
         case Call("or", args):
             return all(_rejects_null(each, column_ids) for each in args)
         case Call("and", args):
             return any(_rejects_null(each, column_ids) for each in args)
+        case Call(function, args) if function in FUNCTIONS and FUNCTIONS[function].nulls is Nulls.PROPAGATES:
+            return any(_is_column_of(each, column_ids) for each in args)
         case _:
             return False
 

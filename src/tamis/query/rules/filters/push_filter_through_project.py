@@ -9,10 +9,9 @@ only leakproof conjuncts over columns that are not masked are pushed: a filter m
 from __future__ import annotations
 
 from tamis.expr.nodes import Column, Expr
-from tamis.query.plan.column_ids import is_deterministic, substitute
+from tamis.query.plan.column_ids import collect_column_ids, is_deterministic, substitute
 from tamis.query.plan.nodes import Filter, Node, Project, Sql, TableScan, Values
 from tamis.query.plan.optimizer import Context
-from tamis.query.plan.paths import collect_column_ids
 from tamis.query.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.query.rules.scan_expressions import add_filter, list_conjuncts
 
@@ -53,7 +52,7 @@ def _may_push(conjunct: Expr, project: Project) -> bool:
     used = [each.expr for each in project.outputs if each.name in column_ids]
     if project.protects:
         # A column under another name is a mask, even if it only forwards that column.
-        forwarded = {each.name for each in project.outputs if each.expr == Column((each.name,))}
+        forwarded = {each.name for each in project.outputs if each.is_forwarded}
         # The error of a mask that fails would reveal which rows it was evaluated on.
         may_fail = any(policy_may_fail(each.expr) for each in project.outputs)
         return column_ids <= forwarded and is_leakproof(conjunct) and not may_fail

@@ -7,11 +7,10 @@ Only filters over columns that have the same type in all sources are pushed, bec
 
 from __future__ import annotations
 
-from tamis.expr.nodes import Column, Expr
-from tamis.query.plan.column_ids import is_deterministic, substitute
+from tamis.expr.nodes import Expr
+from tamis.query.plan.column_ids import collect_column_ids, is_deterministic, substitute
 from tamis.query.plan.nodes import Filter, Node, Union, get_outputs
 from tamis.query.plan.optimizer import Context
-from tamis.query.plan.paths import collect_column_ids
 from tamis.query.rules.scan_expressions import add_filter, list_conjuncts
 
 
@@ -46,8 +45,5 @@ def _find_unconverted_columns(union: Union) -> frozenset[str]:
 
 def _filter_source(source: Node, union: Union, conjuncts: list[Expr]) -> Node:
     outputs = get_outputs(source)
-    own: dict[str, Expr] = {
-        column.name: Column((output.name,), type=output.type)
-        for column, output in zip(union.columns, outputs, strict=True)
-    }
+    own: dict[str, Expr] = {column.name: output.column for column, output in zip(union.columns, outputs, strict=True)}
     return add_filter(source, (substitute(conjunct, own) for conjunct in conjuncts))

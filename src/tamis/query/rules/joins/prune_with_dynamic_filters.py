@@ -19,7 +19,7 @@ A dynamic filter is pushed into scans only. It is an optimization: a scan that d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 from typing import TypeAlias
@@ -37,23 +37,101 @@ from tamis.query.plan.nodes import (
     Aggregate,
     Filter,
     Join,
+    Limit,
     Named,
     Node,
     Project,
     Sort,
+    Sql,
     TableScan,
+    TopN,
     Union,
     Values,
     get_outputs,
     get_sources,
     replace_sources,
+    walk_plan,
 )
 from tamis.query.plan.optimizer import Context
-from tamis.query.plan.sizes import Size, estimate_size, is_filtered
 from tamis.query.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.query.rules.scan_expressions import ScanNames
 from tamis.scan.reading.bloom_join_filter import BloomJoinFilter
 from tamis.tuning import DEFAULT_TUNING, Tuning
+
+# --- Sizes ----------------------------------------------------------------------------------------------------------
+#
+# Size estimates of nodes from table statistics, before anything is read.
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """An estimate of the size of a node's result, from metadata. None means unknown."""
+
+    rows: int | None
+    bytes: int | None
+
+    def can_build(self, tuning: Tuning) -> bool:
+        """Return whether a join side of this size may be read to build a dynamic filter."""
+        if self.rows is not None:
+            return self.rows <= tuning.max_build_rows
+        return self.bytes is not None and self.bytes <= tuning.max_build_bytes
+
+    def is_much_smaller_than(self, other: Size, ratio: float) -> bool:
+        """Return whether the other size is more than `ratio` times this one, or unknown."""
+        if self.rows is not None and other.rows is not None:
+            return ratio * self.rows < other.rows
+        if self.bytes is not None and other.bytes is not None:
+            return ratio * self.bytes < other.bytes
+        return True
+
+    @property
+    def sort_key(self) -> tuple[bool, int]:
+        return self.rows is None, self.rows if self.rows is not None else self.bytes or 0
+
+
+def estimate_size(node: Node, context: Context) -> Size:
+    match node:
+        case TableScan():
+            known = context.properties(node)
+            return Size(known.rows, known.bytes)
+        case Values():
+            return Size(node.rows.num_rows, node.rows.nbytes)
+        case Limit() | TopN():
+            below = estimate_size(node.source, context)
+            return Size(node.count if below.rows is None else min(node.count, below.rows), below.bytes)
+        case Join(kind="semi" | "anti"):
+            return estimate_size(node.left, context)
+        case _:
+            # A guess for joins: most are on a unique key of one side. The executor stops a side that grows too large.
+            sizes = [estimate_size(source, context) for source in get_sources(node)]
+            if isinstance(node, Union | Sql):
+                return Size(_sum(size.rows for size in sizes), _sum(size.bytes for size in sizes))
+            return Size(_find_largest(size.rows for size in sizes), _find_largest(size.bytes for size in sizes))
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    found = list(numbers)
+    return None if None in found else sum(number for number in found if number is not None)
+
+
+def _find_largest(numbers: Iterable[int | None]) -> int | None:
+    found = list(numbers)
+    return None if None in found else max((number for number in found if number is not None), default=0)
+
+
+def is_filtered(node: Node, context: Context) -> bool:
+    """Return whether a node returns, or may return, fewer rows than the tables below it have."""
+    for each in walk_plan(node):
+        match each:
+            case TableScan():
+                if context.properties(each).is_filtered is not False:
+                    return True
+            case Filter() | Limit() | TopN() | Sql() | Join(kind="semi" | "anti"):
+                return True
+            case _:
+                pass
+    return False
+
 
 Side: TypeAlias = OneOf["left", "right"]
 
@@ -146,12 +224,8 @@ class _DynamicFilter:
     bloom_filter: BloomJoinFilter | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Descent:
-    """For a column of a node: the sources (by index) that a filter on it may be pushed into, with the source's
-    column."""
-
-    into: tuple[tuple[int, Column], ...]
+_Descent: TypeAlias = tuple[tuple[int, Column], ...]
+"""For a column of a node: the sources (by index) that a filter on it may be pushed into, each with its own column."""
 
 
 def _find_scans(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
@@ -164,7 +238,7 @@ def _find_scans(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
         if isinstance(current, TableScan):
             found.append((current, own))
         sources = get_sources(current)
-        waiting += [(sources[number], inner) for number, inner in _descend(current, own).into]
+        waiting += [(sources[number], inner) for number, inner in _descend(current, own)]
     return found
 
 
@@ -173,43 +247,32 @@ def _descend(node: Node, column: Column) -> _Descent:
     match node:
         # The error of a policy that fails would reveal which rows it was evaluated on.
         case Filter(protects=True) if policy_may_fail(node.predicate):
-            return _Descent(())
+            return ()
         case Project(protects=True) if any(policy_may_fail(each.expr) for each in node.outputs):
-            return _Descent(())
+            return ()
         case Filter() | Sort():
-            return _Descent(((0, column),))
+            return ((0, column),)
         case Project():
             meaning = next((each.expr for each in node.outputs if each.name == column_id), None)
             if not isinstance(meaning, Column) or (node.protects and meaning.path != (column_id,)):
-                return _Descent(())
-            return _Descent(((0, Column((*meaning.path, *column.path[1:]), type=column.type)),))
+                return ()
+            return ((0, Column((*meaning.path, *column.path[1:]), type=column.type)),)
         case Aggregate():
             meaning = next((each.expr for each in node.keys if each.name == column_id), None)
             if not isinstance(meaning, Column):
-                return _Descent(())
-            return _Descent(((0, Column((*meaning.path, *column.path[1:]), type=column.type)),))
+                return ()
+            return ((0, Column((*meaning.path, *column.path[1:]), type=column.type)),)
         case Union():
             position = next((position for position, each in enumerate(node.columns) if each.name == column_id), None)
-            return (
-                _Descent(())
-                if position is None or len(column.path) > 1
-                else _descend_into_union(node, position, column)
-            )
+            if position is None or len(column.path) > 1:
+                return ()
+            outputs = enumerate(get_outputs(source)[position] for source in node.sources)
+            known = ((number, each) for number, each in outputs if each.type is not None and each.type == column.type)
+            return tuple((number, each.column) for number, each in known)
         case Join():
             return _descend_into_join(node, column)
         case _:
-            return _Descent(())
-
-
-def _descend_into_union(union: Union, position: int, column: Column) -> _Descent:
-    outputs = [get_outputs(source)[position] for source in union.sources]
-    return _Descent(
-        tuple(
-            (number, Column((output.name,), type=output.type))
-            for number, output in enumerate(outputs)
-            if output.type is not None and output.type == column.type
-        )
-    )
+            return ()
 
 
 def _descend_into_join(join: Join, column: Column) -> _Descent:
@@ -217,14 +280,14 @@ def _descend_into_join(join: Join, column: Column) -> _Descent:
     is_left = any(output.name == column.path[0] for output in get_outputs(join.left))
     keeps = ("inner", "cross", "left", "semi", "anti") if is_left else ("inner", "cross", "right")
     if join.kind not in keeps:
-        return _Descent(())
+        return ()
     into = [(0 if is_left else 1, column)]
     if join.kind in ("inner", "semi"):
         for left, right in join.criteria:
             own, other = (left, right) if is_left else (right, left)
             if own == column and isinstance(other, Column) and type_of(own) == type_of(other):
                 into.append((1 if is_left else 0, other))
-    return _Descent(tuple(into))
+    return tuple(into)
 
 
 def _push_dynamic_filter(node: Node, column: Column, dynamic: _DynamicFilter, context: Context) -> Node | None:
@@ -233,7 +296,7 @@ def _push_dynamic_filter(node: Node, column: Column, dynamic: _DynamicFilter, co
         return _push_into_scan(node, column, dynamic, context)
     sources = list(get_sources(node))
     has_changed = False
-    for number, own in _descend(node, column).into:
+    for number, own in _descend(node, column):
         predicate = _rewrite_for(dynamic.predicate, column, own)
         if predicate is None:
             continue
@@ -340,7 +403,7 @@ def _cast_keys(keys: pa.Array | pa.ChunkedArray, data_type: pa.DataType | None) 
         return None
     if pa.types.is_uint64(values.type) or pa.types.is_uint64(data_type):
         return None
-    smallest, largest = types.integer_range(data_type)
+    smallest, largest = types.get_integer_range(data_type)
     values = values.cast(types.LONG)
     fits = pc.and_(pc.greater_equal(values, smallest), pc.less_equal(values, largest))
     return values.filter(fits).cast(data_type)
@@ -402,7 +465,7 @@ def _apply_dynamic_filter(join: Join, context: Context, run: Run) -> Node:
     small = join.right if join.dynamic_filter_side == "left" else join.left
     side = 1 if join.dynamic_filter_side == "left" else 0
     outputs = get_outputs(small)
-    passed = tuple(Named(output.name, Column((output.name,), type=output.type)) for output in outputs)
+    passed = tuple(Named(output.name, output.column) for output in outputs)
     keys = tuple(Named(f"key {number}", pair[side]) for number, pair in enumerate(join.criteria))
     rows = run(apply_dynamic_filters(Project(small, (*passed, *keys)), context, run), context.tuning.max_build_rows)
     if rows is None:

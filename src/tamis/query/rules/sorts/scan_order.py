@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tamis.expr.nodes import Column, Expr, walk
-from tamis.query.plan.column_ids import substitute
+from tamis.query.plan.column_ids import is_sql_text, substitute
 from tamis.query.plan.nodes import Filter, Node, Project, SortKey, TableScan, get_expressions
 from tamis.query.plan.optimizer import Context
-from tamis.query.plan.paths import is_sql_text
 from tamis.query.rules.scan_expressions import ScanNames
 
 

@@ -1,0 +1,364 @@
+"""Calls of other libraries: binding gives them the meaning that they have in their library.
+
+What a call means in a library may depend on the types of its arguments, which a translation does not know: in Arrow
+`x > 5` is FALSE for NaN, and in Polars `x = 0.1` compares 32-bit floats where x is one. So a translation marks the
+call, as in `as_arrow(x > 5)`, and binding replaces the mark by calls that say in SQL what the library computes:
+
+| marked                 | x is     | bound                       | because                                      |
+|------------------------|----------|-----------------------------|----------------------------------------------|
+| `as_arrow(x > 5)`      | a double | `x > 5 AND x <= Infinity`   | a comparison with NaN is FALSE               |
+| `as_arrow(x IN (0.1))` | a float  | `x IN (0.1F)`               | the list is cast to the type of the value    |
+| `as_arrow(x * 0.5)`    | a float  | `CAST(x * 0.5 AS float)`    | floats are computed in single precision      |
+| `as_polars(x = 0.1)`   | a float  | `x = 0.1F`                  | an untyped number gets the column's type     |
+| `as_polars(x / 3)`     | a double | `x * 0.3333333333333333`    | Polars multiplies by the reciprocal          |
+| `as_iceberg(x = 0.1)`  | a float  | `x = 0.1F`                  | a literal gets the column's type             |
+| `as_iceberg(x < 1e10)` | an int   | `TRUE`                      | no int is larger, and NULL is not considered |
+
+The result of `+ - * /` of two single-precision numbers, rounded once from double to single precision, is the result in
+single precision, because a double has more than twice as many digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tamis import types
+from tamis.errors import ExpressionError
+from tamis.expr.functions.table import FUNCTIONS, Precedence, is_comparison, type_of
+from tamis.expr.literals import MAX_DIGITS, literal, parse_number
+from tamis.expr.nodes import (
+    FALSE,
+    NULL,
+    TRUE,
+    AnyExpr,
+    Call,
+    Expr,
+    L,
+    Leaf,
+    Literal,
+    Tree,
+    Unbound,
+    and_,
+    get_operands,
+    not_,
+    or_,
+    replace_args,
+)
+from tamis.types import get_integer_range, is_number, is_text
+
+AS_ARROW = "as_arrow"
+AS_DATAFUSION = "as_datafusion"
+AS_ICEBERG = "as_iceberg"
+AS_POLARS = "as_polars"
+_MARKS = frozenset((AS_ARROW, AS_DATAFUSION, AS_ICEBERG, AS_POLARS))
+
+_FLOAT = pa.float32()
+_SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())
+_COMMON_TYPES = ("case", "coalesce")
+_SIGNS = ("negate", "abs")
+_T = TypeVar("_T")
+
+
+def mark(library: str, expr: Unbound) -> Unbound:
+    """Mark a call, or an untyped number, of another library if what it means depends on the types of columns."""
+    match expr:
+        case Literal():
+            return Call(library, (expr,))
+        case Call(function, args) if is_comparison(expr):
+            return Call(library, (expr,)) if all(map(_may_be_number, args)) else expr
+        case Call(function) if function in ("in", *_COMMON_TYPES, *_SIGNS) or _is_arithmetic(function):
+            return Call(library, (expr,))
+        case _:
+            return expr
+
+
+def _is_arithmetic(function: str) -> bool:
+    row = FUNCTIONS.get(function)
+    return row is not None and row.operator in (Precedence.SUM, Precedence.PRODUCT)
+
+
+def _may_be_number(expr: Unbound) -> bool:
+    match expr:
+        case Literal(type=data_type):
+            return bool(is_number(data_type) or pa.types.is_null(data_type))
+        case Call(function) if function in FUNCTIONS:
+            return bool(FUNCTIONS[function].returns != types.BOOLEAN)
+        case _:
+            return True
+
+
+def is_marked(node: AnyExpr) -> bool:
+    return isinstance(node, Call) and node.function in _MARKS
+
+
+def remove_mark(node: Tree[L]) -> Tree[L]:
+    """Return what is inside of a mark; any other expression as it is."""
+    return node.args[0] if isinstance(node, Call) and node.function in _MARKS else node
+
+
+def get_foreign_operands(node: Tree[L]) -> tuple[Tree[L], ...]:
+    """Return the operands of a node; those of a marked call are the operands of the call."""
+    return get_operands(remove_mark(node))
+
+
+def bind_foreign_call(marked: Call[Leaf], args: tuple[Expr, ...], bind_call: Callable[[Call], Expr]) -> Expr:
+    """Return the meaning of a marked call, given its bound operands; a marked literal waits for the call around it.
+
+    `bind_call` binds a call as SQL does.
+    """
+    inner = marked.args[0]
+    if not isinstance(inner, Call):
+        return replace_args(marked, ())
+    call = replace_args(inner, args)
+    match marked.function:
+        case "as_arrow":
+            return _bind_arrow_call(call, bind_call)
+        case "as_iceberg":
+            return _bind_iceberg_call(call, bind_call)
+        case "as_datafusion":
+            return _round_to_float(call, bind_call, is_single=_is_single_in_arrow)
+        case _:
+            return _bind_polars_call(call, bind_call)
+
+
+# --- What libraries share ---------------------------------------------------------------------------------------------
+
+
+def _round_to_float(
+    call: Call, bind_call: Callable[[Call], Expr], is_single: Callable[[Sequence[pa.DataType | None]], bool]
+) -> Expr:
+    """Bind a call; arithmetic has single precision if its operands have."""
+    bound = bind_call(call)
+    is_number_function = call.function in _SIGNS or _is_arithmetic(call.function)
+    if not is_number_function or not is_single([type_of(arg) for arg in call.args]):
+        return bound
+    return Call("cast", (bound, Literal("float", types.STRING)))
+
+
+def _to_float(number: Literal) -> Literal:
+    """Return a number as the nearest 32-bit float."""
+    return Literal(_find_nearest_float(number.value), _FLOAT)
+
+
+def _find_nearest_float(number: float | Decimal) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(_find_nearest_double(number)))
+
+
+def _find_nearest_double(number: float | Decimal) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def _bind_comparison_without_nan(call: Call, bind_call: Callable[[Call], Expr]) -> Expr:
+    """Bind a comparison that is FALSE where a side is NaN; `<>` is TRUE there. It stays NULL where a side is NULL."""
+    match call.function:
+        case "<>":
+            return not_(_bind_comparison_without_nan(Call("=", call.args), bind_call))
+        case "<" | "<=":
+            greater, other = call.args[::-1]
+        case ">" | ">=" | "=":
+            greater, other = call.args
+            if call.function == "=" and isinstance(other, Literal):
+                greater, other = other, greater
+        case _:
+            return bind_call(call)
+    # NaN is larger than every number, so a comparison is TRUE only where the smaller side is a number, or both are NaN.
+    compared = bind_call(call)
+    if isinstance(greater, Literal) and isinstance(greater.value, float) and greater.value != greater.value:
+        return and_(Call("is_null", (other,)), NULL)
+    data_type = type_of(greater)
+    if isinstance(greater, Literal) or (data_type is not None and not pa.types.is_floating(data_type)):
+        return compared
+    is_a_number = bind_call(Call("<=", (greater, Literal(math.inf, types.DOUBLE))))
+    if not isinstance(other, Literal):
+        # `y <> y` is FALSE, and NULL for NULL: a comparison of NaN with NULL is NULL.
+        is_a_number = or_(is_a_number, bind_call(Call("<>", (other, other))))
+    return and_(compared, is_a_number)
+
+
+# --- Arrow ------------------------------------------------------------------------------------------------------------
+
+
+def _bind_arrow_call(call: Call, bind_call: Callable[[Call], Expr]) -> Expr:
+    if is_comparison(call):
+        return _bind_comparison_without_nan(call, bind_call)
+    if call.function == "in":
+        return bind_call(_cast_items(call))
+    narrowed = replace_args(call, tuple(map(_narrow, call.args)))
+    return _round_to_float(narrowed, bind_call, _is_single_in_arrow)
+
+
+def _narrow(arg: Expr) -> Expr:
+    """Return a literal with the smallest type that holds it, as Arrow does."""
+    match arg:
+        case Literal(value=float() as value, type=data_type) if data_type == types.DOUBLE:
+            return Literal(value, _FLOAT) if value != value or _find_nearest_float(value) == value else arg
+        case _:
+            return arg
+
+
+def _is_single_in_arrow(data_types: Sequence[pa.DataType | None]) -> bool:
+    known = [each for each in data_types if each is not None]
+    is_float = _FLOAT in known or pa.float16() in known
+    return is_float and len(known) == len(data_types) and not any(map(_is_wider_than_float, known))
+
+
+def _is_wider_than_float(data_type: pa.DataType) -> bool:
+    return bool(data_type == types.DOUBLE or pa.types.is_decimal(data_type))
+
+
+def _cast_items(call: Call) -> Call:
+    """Cast the items of a list to the type of the value, which rounds them, if Arrow can."""
+    value, *items = call.args
+    target = type_of(value)
+    literals = [item for item in items if isinstance(item, Literal)]
+    if target is None or len({item.type for item in literals}) != 1:
+        return call
+    rounds = target == _FLOAT or pa.types.is_decimal(target) or pa.types.is_date(target)
+    if not rounds or is_text(literals[0].type):
+        return call
+    try:
+        cast = pa.array([item.value for item in literals], literals[0].type).cast(target)
+    except pa.ArrowException:
+        return call
+    return Call("in", (value, *map(literal, cast)))
+
+
+# --- Polars -----------------------------------------------------------------------------------------------------------
+
+
+def _bind_polars_call(call: Call, bind_call: Callable[[Call], Expr]) -> Expr:
+    is_untyped = [is_marked(arg) for arg in call.args]
+    plain = tuple(map(remove_mark, call.args))
+    if all(is_untyped) and (call.function in _SIGNS or _is_arithmetic(call.function)):
+        # A sum of untyped numbers is an untyped number, a quotient is a double.
+        bound = _fold_numbers(call.function, plain)
+        return bound if call.function == "/" else Call(AS_POLARS, (bound,))
+    values = _get_values(call.function, plain)
+    known = [
+        type_of(arg) for arg, skipped in zip(values, _get_values(call.function, is_untyped), strict=True) if not skipped
+    ]
+    if _is_single_in_polars(known):
+        plain = tuple(
+            _to_float(arg) if skipped and isinstance(arg, Literal) else arg
+            for arg, skipped in zip(plain, is_untyped, strict=True)
+        )
+    if call.function == "/":
+        return _bind_polars_division(plain[0], plain[1], bind_call)
+    return _round_to_float(replace_args(call, plain), bind_call, _is_single_in_polars)
+
+
+def _get_values(function: str, args: Sequence[_T]) -> Sequence[_T]:
+    """Return the arguments that get a common type: in a CASE those that are not conditions."""
+    return (*args[1:-1:2], args[-1]) if function == "case" else args
+
+
+def _is_single_in_polars(data_types: Sequence[pa.DataType | None]) -> bool:
+    return _FLOAT in data_types and all(each in (_FLOAT, types.NULL, *_SMALL_INTEGERS) for each in data_types)
+
+
+def _fold_numbers(function: str, args: Sequence[Expr]) -> Literal:
+    values = [arg.value for arg in args if isinstance(arg, Literal)]
+    match function, values:
+        case "negate", [value]:
+            return literal(-value)
+        case "abs", [value]:
+            return literal(abs(value))
+        case "+", [left, right]:
+            return literal(left + right)
+        case "-", [left, right]:
+            return literal(left - right)
+        case "*", [left, right]:
+            return literal(left * right)
+        case "/", [left, right]:
+            return literal(left / right)
+        case _:
+            raise AssertionError(f"{function} of {len(values)} numbers")
+
+
+def _bind_polars_division(dividend: Expr, divisor: Expr, bind_call: Callable[[Call], Expr]) -> Expr:
+    """Return a division by a constant, which Polars computes as a product with its reciprocal."""
+    assert isinstance(divisor, Literal)
+    data_type = type_of(dividend)
+    if data_type is None:
+        return bind_call(Call("/", (dividend, divisor)))
+    if pa.types.is_decimal(data_type) and not pa.types.is_floating(divisor.type):
+        raise ExpressionError(
+            "a Polars expression divides a decimal, which Polars rounds to its digits: divide by a float such as "
+            "2.0, or write the filter as SQL text"
+        )
+    if _is_single_in_polars([data_type, divisor.type]):
+        reciprocal = Literal(float(np.float32(1) / np.float32(divisor.value)), _FLOAT)
+    else:
+        reciprocal = literal(1 / float(divisor.value))
+    return _round_to_float(Call("*", (dividend, reciprocal)), bind_call, _is_single_in_polars)
+
+
+# --- Iceberg ----------------------------------------------------------------------------------------------------------
+
+_BEYOND = {
+    "=": (FALSE, FALSE), "<>": (TRUE, TRUE),
+    "<": (FALSE, TRUE), "<=": (FALSE, TRUE), ">": (TRUE, FALSE), ">=": (TRUE, FALSE),
+}  # fmt: skip
+"""What pyiceberg makes of a comparison with a number below all values of a type, and with one above them."""
+
+
+def _bind_iceberg_call(call: Call, bind_call: Callable[[Call], Expr]) -> Expr:
+    column, *items = call.args
+    target = type_of(column)
+    converted = [
+        _to_iceberg_type(item, target) if isinstance(item, Literal) and target is not None else item for item in items
+    ]
+    if call.function == "in" and len(set(converted)) > 1:
+        kept = [item for item in converted if not isinstance(item, bool)]
+        return and_(Call("is_not_null", (column,)), bind_call(Call("in", (column, *kept))))
+    # A list of one item is a comparison.
+    function, item = "=" if call.function == "in" else call.function, converted[0]
+    if isinstance(item, bool):
+        return _BEYOND[function][item] if function == call.function else and_(Call("is_null", (column,)), NULL)
+    if isinstance(item, Literal) and item.value != item.value:
+        # The only NaN is that of IsNaN and NotNaN.
+        may_be_nan = target is None or pa.types.is_floating(target)
+        return bind_call(Call(function, (column, item))) if may_be_nan else _BEYOND[function][True]
+    return _bind_comparison_without_nan(Call(function, (column, item)), bind_call)
+
+
+def _to_iceberg_type(item: Literal, target: pa.DataType) -> Literal | bool:
+    """Return a literal as pyiceberg converts it to the type of a column.
+
+    A number that the type does not hold is False if it is below all values of the type, and True if it is above them.
+    """
+    value = item.value
+    if pa.types.is_date(target) and pa.types.is_timestamp(item.type):
+        ticks = types.UNITS_PER_SECOND[item.type.unit] * 86_400
+        return Literal(value // ticks, types.DATE)
+    if pa.types.is_date(target) and isinstance(value, int) and pa.types.is_integer(item.type):
+        smallest, largest = get_integer_range(pa.int32())
+        return Literal(value, types.DATE) if smallest <= value <= largest else value > 0
+    if is_text(item.type) and is_number(target):
+        value = parse_number(value)
+    elif not is_number(item.type):
+        return item
+    if value is None or value != value:
+        return item
+    if pa.types.is_floating(target):
+        if target == _FLOAT and abs(value) > float(np.finfo(np.float32).max):
+            return bool(value > 0)
+        return Literal(_find_nearest_float(value) if target == _FLOAT else _find_nearest_double(value), target)
+    if pa.types.is_integer(target) and isinstance(value, int | Decimal):
+        whole = int(value if isinstance(value, int) else value.to_integral_value())
+        smallest, largest = get_integer_range(target)
+        return literal(whole) if smallest <= whole <= largest else whole > 0
+    if pa.types.is_decimal(target) and isinstance(value, float) and math.isfinite(value):
+        step = Decimal((0, (1,), -target.scale))
+        return literal(Decimal(value).quantize(step, ROUND_HALF_UP, Context(prec=MAX_DIGITS)))
+    return literal(value) if pa.types.is_decimal(target) else item

@@ -1,0 +1,71 @@
+"""Spark's optimizer knows the size of a DataFrame, or that it does not know it: a large one is never broadcast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+
+import tamis
+
+ROWS = 60_000
+UNKNOWN = 2**62
+SMALL = "spark.sql.autoBroadcastJoinThreshold"
+
+
+def estimate_size(frame: Any) -> int:
+    return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(3):
+        rows = pa.table({"id": pa.array(range(number * ROWS, (number + 1) * ROWS)), "s": ["text"] * ROWS})
+        pq.write_table(rows, tmp_path / f"{number}.parquet")
+    return tmp_path
+
+
+def test_rows_of_many_tasks_have_an_unknown_size(spark: Any, folder: Path) -> None:
+    spark.conf.set(SMALL, "100KB")
+    try:
+        frame = tamis.open(folder).scan().to_spark(spark, reader="arrow")
+        assert estimate_size(frame) > UNKNOWN
+        assert frame.count() == 3 * ROWS
+        assert frame.schema == tamis.open(folder).scan().to_spark(spark, reader="spark").schema
+        joined = frame.alias("one").join(frame.alias("two"), "id")
+        assert "BroadcastHashJoin" not in joined._jdf.queryExecution().executedPlan().toString()
+        assert joined.count() == 3 * ROWS
+    finally:
+        spark.conf.unset(SMALL)
+
+
+def test_few_rows_may_be_broadcast(spark: Any, folder: Path) -> None:
+    few = tamis.open(folder).scan("id < 10").to_spark(spark, reader="arrow")
+    assert estimate_size(few) < 1_000_000
+    joined = spark.range(10_000_000).join(few, "id")
+    assert "BroadcastHashJoin" in joined._jdf.queryExecution().executedPlan().toString()
+    assert joined.count() == 10
+
+
+def test_the_size_of_protected_rows_is_always_unknown(spark: Any, folder: Path) -> None:
+    policies = {"tables": {"t": [{"principals": ["ana"], "rows": "id < 5"}]}}
+    session = tamis.connect(spark=spark, policies=policies)
+    session.register("t", tamis.open(folder))
+    frame = session.as_principal("ana").sql("SELECT id, s FROM t")
+    assert estimate_size(frame) > UNKNOWN
+    assert frame.count() == 5
+
+
+def test_a_connect_session_reads_the_same_rows(connect_spark: Any, folder: Path) -> None:
+    connect_spark.conf.set(SMALL, "100KB")
+    try:
+        frame = tamis.open(folder).scan().to_spark(connect_spark, reader="arrow")
+        assert "tamis_no_rows" in frame._explain_string()
+        assert frame.count() == 3 * ROWS
+    finally:
+        connect_spark.conf.unset(SMALL)
