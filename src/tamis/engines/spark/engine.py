@@ -26,7 +26,6 @@ from tamis.engines.spark.native_scan import (
     can_scan_natively,
     estimate_bitmap_bytes,
     find_native_files,
-    make_bitmap_rows,
 )
 from tamis.engines.spark.queries import (
     check_query,
@@ -120,7 +119,7 @@ def _build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
 
 def _assign_files(
     spark: Any, wanted: ScanRequest, own: NativeScan, reader: str
-) -> tuple[list[tuple[FileListing, PhysicalFields, pa.Table | None]], list[PlannedFiles]]:
+) -> tuple[list[tuple[FileListing, PhysicalFields, list[BitMap64] | None]], list[PlannedFiles]]:
     """Return the files for native scans, with their physical fields and deleted rows, and the plans of others."""
     listing, scan = wanted.listing, wanted.reader
     tested = (column.path for column in scan.predicate.columns if not is_partition_text(column.path[0]))
@@ -129,7 +128,7 @@ def _assign_files(
     is_for_spark = reader == SPARK or (reader == AUTO and not _has_many_small_files(wanted))
     if is_for_spark and can_scan_natively(spark, wanted.source, needed) and own.can_test():
         readable = find_native_files(wanted.source, listing.files, needed, SparkEngine(spark))
-    readable, deleted = _find_deleted_rows(wanted, own, readable)
+    readable, deleted = _find_deleted_rows(wanted, readable)
     for_spark = np.flatnonzero(readable.field_set >= 0)
     others = listing.take(np.flatnonzero(readable.field_set < 0))
     planned = [wanted.plan(others)] if others.files.num_rows else []
@@ -138,20 +137,18 @@ def _assign_files(
         if in_pages is not None:
             return [], [*planned, in_pages]
         for_spark = for_spark[left]
-    groups: list[tuple[FileListing, PhysicalFields, pa.Table | None]] = []
+    groups: list[tuple[FileListing, PhysicalFields, list[BitMap64] | None]] = []
     for number, stored in enumerate(readable.fields):
         chosen = for_spark[readable.field_set[for_spark] == number]
         has_deletes = np.isin(chosen, list(deleted))
         for files, is_deleted in ((chosen[~has_deletes], False), (chosen[has_deletes], True)):
             if len(files):
-                rows = make_bitmap_rows([deleted[file] for file in files.tolist()]) if is_deleted else None
+                rows = [deleted[file] for file in files.tolist()] if is_deleted else None
                 groups.append((listing.take(files), stored, rows))
     return groups, planned
 
 
-def _find_deleted_rows(
-    wanted: ScanRequest, own: NativeScan, readable: NativeFiles
-) -> tuple[NativeFiles, dict[int, tuple[str, BitMap64]]]:
+def _find_deleted_rows(wanted: ScanRequest, readable: NativeFiles) -> tuple[NativeFiles, dict[int, BitMap64]]:
     """Return the files for native scans, and the deleted rows of these files by their numbers in the listing.
 
     With too many deleted rows, no native scan reads such files.
@@ -166,8 +163,7 @@ def _find_deleted_rows(
         field_set = readable.field_set.copy()
         field_set[has_deletes] = NOT_READABLE
         return replace(readable, field_set=field_set), {}
-    keys = own.list_file_keys(listing)
-    return readable, {int(has_deletes[index]): (keys[index].as_py(), rows) for index, rows in found.items() if rows}
+    return readable, {int(has_deletes[index]): rows for index, rows in found.items() if rows}
 
 
 def _plan_selective(wanted: ScanRequest, listing: FileListing) -> tuple[npt.NDArray[np.int64], PlannedFiles | None]:

@@ -101,8 +101,11 @@ class NativeScan:
         self._predicate = predicate
         self._projection = projection
 
-    def frame(self, listing: FileListing, stored: PhysicalFields, deleted: pa.Table | None = None) -> Any:
-        """Return the matching rows of files that store the columns as `stored` says, without deleted rows."""
+    def frame(self, listing: FileListing, stored: PhysicalFields, deleted: Sequence[BitMap64] | None = None) -> Any:
+        """Return the matching rows of files that store the columns as `stored` says.
+
+        `deleted` has the deleted rows of each file of the listing.
+        """
         residual = self._find_residual(listing)
         tested = [column.path for column in find_columns(residual)] if residual is not None else []
         texts = [pa.field(column.name, column.type) for column in self._predicate.partition_texts]
@@ -129,12 +132,13 @@ class NativeScan:
             frame = frame.where(self.condition(residual))
         return self._project(frame, needed)
 
-    def _leave_out(self, frame: Any, deleted: pa.Table, listing: FileListing) -> Any:
+    def _leave_out(self, frame: Any, deleted: Sequence[BitMap64], listing: FileListing) -> Any:
         """Return the rows of files that are not deleted, by a join with their bitmaps: see `make_bitmap_rows`."""
         functions = self._functions
         named = _find_free_names(("file", "block", "words", "hash", "file of row", "row"), self._source)
         file, block, words, hashed, path, row = (functions.col(quote_name(name)) for name in named)
-        bitmaps = self._spark.createDataFrame(deleted.rename_columns(named[:3]))
+        keys = self._list_file_keys(listing).to_pylist()
+        bitmaps = self._spark.createDataFrame(make_bitmap_rows(keys, deleted).rename_columns(named[:3]))
         bitmaps = functions.broadcast(bitmaps.withColumn(named[3], functions.xxhash64(file, block)))
         row_index = frame.metadataColumn("_metadata").getField("row_index")
         # Selected alone: Spark would make a struct of both for each use in the condition.
@@ -226,7 +230,7 @@ class NativeScan:
         key, key_of_row, is_known, *value_names = _find_free_names(
             ("file", "file of row", "partition", *(f"value {number}" for number in range(len(schema)))), self._source
         )
-        keys = self.list_file_keys(listing)
+        keys = self._list_file_keys(listing)
         small = pa.table(
             [*values.columns, keys, pa.repeat(pa.scalar(True), len(values))], [*value_names, key, is_known]
         )
@@ -250,8 +254,8 @@ class NativeScan:
         constants = Constants(self._functions)
         return constants.instant(literal) if is_instant else constants.column(literal)
 
-    def list_file_keys(self, listing: FileListing) -> pa.Array:
-        """Return the keys of files, as `_make_file_key` computes them in Spark."""
+    def _list_file_keys(self, listing: FileListing) -> pa.Array:
+        """Return the keys of files, as `_make_file_key` computes them in Spark for the same listing."""
         paths = listing.files["path"].combine_chunks()
         if not _has_plain_paths(listing):
             return pc.utf8_ltrim(paths, "/")
@@ -322,10 +326,10 @@ def estimate_bitmap_bytes(deleted: BitMap64) -> int:
     return min(len(deleted), (deleted.max() >> _BLOCK_BITS) + 1) * _BLOCK_ROWS // 8 if deleted else 0
 
 
-def make_bitmap_rows(deleted: Sequence[tuple[str, BitMap64]]) -> pa.Table:
+def make_bitmap_rows(keys: Sequence[str], deleted: Sequence[BitMap64]) -> pa.Table:
     """Return the bitmaps of deleted rows by the key of a file: a row for each block of it that has some."""
     files, blocks, words = [], [np.zeros(0, np.int64)], [np.zeros((0, _BLOCK_ROWS // 64), np.uint64)]
-    for file, bitmap in deleted:
+    for file, bitmap in zip(keys, deleted, strict=True):
         rows = np.array(bitmap.to_array(), np.uint64)
         own, first = np.unique(rows >> np.uint64(_BLOCK_BITS), return_index=True)
         bits = np.zeros((len(own), _BLOCK_ROWS // 64), np.uint64)
