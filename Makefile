@@ -10,7 +10,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo verify-demo test test-thorough test-interop test-oracles mutants lint format docs docs-serve bench java postgresql clean
+.PHONY: help demo demo-spark verify-demo test test-thorough test-interop test-oracles mutants lint format docs docs-serve bench java postgresql clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -18,6 +18,11 @@ help: ## list the targets
 demo: ## write a real table under demo-data/ and run three queries on it
 	@bash scripts/setup.sh demo
 	@$(BIN)/python examples/demo.py
+
+demo-spark: ## run a whole job on Spark under demo-data/spark: plan, index, prune, join, write
+	@bash scripts/setup.sh spark
+	-@bash scripts/ensure_java.sh
+	@$(BIN)/python examples/spark_pipeline.py demo-data/spark
 
 verify-demo: demo ## prove on the demo table that pruning changes no result
 	$(BIN)/tamis verify demo-data/flights --where "origin = 'JFK' AND month = 7 AND day = 4 AND dep_delay >= 60"

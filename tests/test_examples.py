@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.compute
 import pyarrow.dataset
 import pytest
 
@@ -45,7 +47,32 @@ def test_every_example_is_tested() -> None:
         "query_budget.py",
         "duckdb_on_a_scan.py",
         "delta_time_travel.py",
+        "spark_pipeline.py",
     }
+
+
+@pytest.mark.interop
+def test_the_pipeline_on_spark_prunes_and_writes(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    check_pipeline(run("spark_pipeline.py", tmp_path, "job"), tmp_path / "job")
+
+
+def check_pipeline(printed: str, folder: Path) -> None:
+    """Compare what the example printed and wrote with what pyarrow reads."""
+    assert "index: 12 files read, 0 reused" in printed
+    assert "index: 4 files read, 12 reused" in printed
+    assert re.search(r"files +4 +1 ", printed)
+    orders = pyarrow.dataset.dataset(folder / "orders", partitioning="hive", format="parquet")
+    ids = (pyarrow.compute.field("id") >= 160_000) & (pyarrow.compute.field("id") <= 165_000)
+    wanted = ids & (pyarrow.compute.field("region") == "europe") & (pyarrow.compute.field("amount") > 900)
+    expected = orders.to_table(filter=wanted)["id"].to_pylist()
+    written = pyarrow.dataset.dataset(folder / "large_orders").to_table()
+    assert sorted(written["id"].to_pylist()) == sorted(expected)
+    assert expected
+    assert f"wrote {len(expected)} large orders" in printed
+    assert "| europe| 50000|199999|" in printed
 
 
 def get_modification_times(table: Path) -> dict[Path, int]:
