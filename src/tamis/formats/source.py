@@ -78,20 +78,6 @@ def has_deleted_rows(files: pa.Table) -> npt.NDArray[np.bool_]:
     return found
 
 
-def has_equality_deletes(files: pa.Table) -> npt.NDArray[np.bool_]:
-    """Return which files of a listing have rows that are deleted by their values: their positions are unknown."""
-    found = np.zeros(files.num_rows, bool)
-    if "deletes" in files.column_names:
-        deletes = files["deletes"].combine_chunks()
-        if deletes.null_count == len(deletes):
-            return found
-        each = pc.list_flatten(deletes)
-        has_columns = pc.fill_null(pc.greater(pc.list_value_length(each.dictionary.field("equality_ids")), 0), False)
-        is_by_value = np.asarray(has_columns.take(each.indices), bool)
-        found[np.asarray(pc.list_parent_indices(deletes))[is_by_value]] = True
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class FileListing:
     """The files that may hold a matching row, one Arrow row each, and how the others were pruned.
@@ -425,6 +411,38 @@ class HasStoredTypes(Protocol):
     @property
     def has_uniform_files(self) -> bool:
         """Return whether every file has the table's types and the names of `field_names`, without a look at footers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedValues:
+    """Rows of a table that are deleted by their values: those that equal a row of `keys`, where NULL equals NULL."""
+
+    columns: tuple[FieldPath, ...]
+    """The compared columns of the table, as the columns of `keys` are ordered."""
+    keys: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class FilesWithDeletedValues:
+    """The files of a listing that the same deletes by value apply to."""
+
+    files: npt.NDArray[np.int64]
+    """The indices of the files."""
+    deleted: tuple[DeletedValues, ...] | None
+    """None where a compared column is no longer in the table."""
+
+
+@runtime_checkable
+class DeletesByValue(Protocol):
+    """A table whose format deletes rows by their values."""
+
+    def read_deleted_positions(self, storage: Storage, files: pa.Table) -> Mapping[int, BitMap64]:
+        """Return what `read_deleted_rows` returns, without the rows that are deleted by their values."""
+        ...
+
+    def read_deleted_values(self, storage: Storage, files: pa.Table) -> Sequence[FilesWithDeletedValues]:
+        """Return the deleted values, for each group of files that they apply to. Each file is in one group at most."""
         ...
 
 

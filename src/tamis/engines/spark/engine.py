@@ -22,7 +22,8 @@ from tamis.engines.spark.native_scan import (
     NOT_READABLE,
     NativeFiles,
     NativeScan,
-    PhysicalFields,
+    NativeScanFiles,
+    can_compare,
     can_scan_natively,
     estimate_bitmap_bytes,
     find_native_files,
@@ -38,7 +39,7 @@ from tamis.engines.spark.sessions import check_session, is_connect, translate_er
 from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import build_arrow_frame
 from tamis.errors import InvalidArgument, to_one_line
-from tamis.formats.source import FileListing, TableSource, has_deleted_rows
+from tamis.formats.source import DeletedValues, DeletesByValue, FileListing, TableSource, has_deleted_rows
 from tamis.io.listing import check_unchanged
 from tamis.scan.planning.plan import PlannedFiles
 from tamis.scan.planning.projection import reject_unsupported_types
@@ -53,11 +54,11 @@ from tamis.skipping.predicate import is_partition_text
 # | files                                                              | read by                                     |
 # |--------------------------------------------------------------------|---------------------------------------------|
 # | that match the table's schema                                      | a native scan (Spark's own Parquet reader)  |
-# | with rows that are deleted by position                             | the same, anti-joined with their positions  |
+# | with rows that are deleted by position or by value                 | the same, anti-joined with these            |
 # | with other names or narrower types                                 | the same, with casts                        |
-# | with rows that are deleted by value, defaults, types or functions  | Arrow tasks: `tamis.engines.spark.worker`   |
-# | that Spark does not support; very selective filters; many small    |                                             |
-# | files; files of other types                                        |                                             |
+# | with defaults, types or functions that Spark does not support;     | Arrow tasks: `tamis.engines.spark.worker`   |
+# | very selective filters; many small files; files of other types;    |                                             |
+# | more deletes than can be broadcast                                 |                                             |
 #
 # Files and partitions are pruned when the DataFrame is created. Nothing is read before Spark computes rows.
 
@@ -102,8 +103,7 @@ def _build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
     own = NativeScan(spark, wanted.source, wanted.reader.predicate, wanted.reader.projection)
     for_spark, for_tasks = _assign_files(spark, wanted, own, reader)
     frames = []
-    for listing, stored, deleted in for_spark:
-        frames.append(own.frame(listing, stored, deleted))
+    frames += [own.frame(files) for files in for_spark]
     tasks = [task for planned in for_tasks for task in planned.tasks()]
     if tasks:
         frames.append(build_arrow_frame(spark, wanted.reader, tasks, f"tamis: read {wanted.source.name}"))
@@ -117,17 +117,25 @@ def _build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
     return found if wanted.limit is None or wanted.limit >= 2**31 else found.limit(wanted.limit)
 
 
+MAX_DELETE_SETS = 4
+"""The number of different sets of deletes by value for which native scans are used, one scan for each set."""
+
+
 def _assign_files(
     spark: Any, wanted: ScanRequest, own: NativeScan, reader: str
-) -> tuple[list[tuple[FileListing, PhysicalFields, list[BitMap64] | None]], list[PlannedFiles]]:
-    """Return the files for native scans, with their physical fields and deleted rows, and the plans of others."""
+) -> tuple[list[NativeScanFiles], list[PlannedFiles]]:
+    """Return the files for native scans, and the plans of others."""
     listing, scan = wanted.listing, wanted.reader
     tested = (column.path for column in scan.predicate.columns if not is_partition_text(column.path[0]))
     needed = (*scan.projection, *tested)
-    readable = NativeFiles.none(listing.files.num_rows)
+    readable, deletes = NativeFiles.none(listing.files.num_rows), DeleteSets.none(listing.files.num_rows)
     is_for_spark = reader == SPARK or (reader == AUTO and not _has_many_small_files(wanted))
     if is_for_spark and can_scan_natively(spark, wanted.source, needed) and own.can_test():
-        readable = find_native_files(wanted.source, listing.files, needed, SparkEngine(spark))
+        deletes = _find_delete_sets(wanted)
+        compared = (path for each in deletes.sets for deleted in each for path in deleted.columns)
+        readable = find_native_files(wanted.source, listing.files, (*needed, *compared), SparkEngine(spark))
+        field_set = np.where(deletes.set_of_file == NOT_READABLE, NOT_READABLE, readable.field_set)
+        readable = replace(readable, field_set=field_set)
     readable, deleted = _find_deleted_rows(wanted, readable)
     for_spark = np.flatnonzero(readable.field_set >= 0)
     others = listing.take(np.flatnonzero(readable.field_set < 0))
@@ -137,19 +145,55 @@ def _assign_files(
         if in_pages is not None:
             return [], [*planned, in_pages]
         for_spark = for_spark[left]
-    groups: list[tuple[FileListing, PhysicalFields, list[BitMap64] | None]] = []
-    for number, stored in enumerate(readable.fields):
-        chosen = for_spark[readable.field_set[for_spark] == number]
-        has_deletes = np.isin(chosen, list(deleted))
-        for files, is_deleted in ((chosen[~has_deletes], False), (chosen[has_deletes], True)):
-            if len(files):
-                rows = [deleted[file] for file in files.tolist()] if is_deleted else None
-                groups.append((listing.take(files), stored, rows))
+    kind_of = np.array(
+        [readable.field_set[for_spark], deletes.set_of_file[for_spark], np.isin(for_spark, list(deleted))]
+    )
+    groups = []
+    kinds, kind_of_file = np.unique(kind_of, axis=1, return_inverse=True)
+    for number, (fields, delete_set, has_positions) in enumerate(kinds.T.tolist()):
+        chosen = for_spark[kind_of_file.reshape(-1) == number]
+        rows = [deleted[file] for file in chosen.tolist()] if has_positions else None
+        groups.append(NativeScanFiles(listing.take(chosen), readable.fields[fields], rows, deletes.sets[delete_set]))
     return groups, planned
 
 
+@dataclass(frozen=True)
+class DeleteSets:
+    """For each file, the index of the deletes by value that apply to it, or `NOT_READABLE`. The first set is empty."""
+
+    set_of_file: npt.NDArray[np.int64]
+    sets: Sequence[tuple[DeletedValues, ...]]
+
+    @staticmethod
+    def none(count: int) -> DeleteSets:
+        return DeleteSets(np.zeros(count, np.int64), [()])
+
+
+def _find_delete_sets(wanted: ScanRequest) -> DeleteSets:
+    """Return the deletes by value that native scans leave out: those of most files, if they can be broadcast."""
+    found, source = DeleteSets.none(wanted.listing.files.num_rows), wanted.source
+    if not isinstance(source, DeletesByValue):
+        return found
+    set_of_file, sets = found.set_of_file, list(found.sets)
+    left = source.storage.tuning.spark_max_deletion_bytes
+    for group in sorted(
+        source.read_deleted_values(source.storage, wanted.listing.files), key=lambda one: -len(one.files)
+    ):
+        size = sum(each.keys.nbytes for each in group.deleted or ())
+        is_comparable = group.deleted is not None and all(
+            can_compare(field.type) for each in group.deleted for field in each.keys.schema
+        )
+        if group.deleted is None or not is_comparable or size > left or len(sets) > MAX_DELETE_SETS:
+            set_of_file[group.files] = NOT_READABLE
+        else:
+            set_of_file[group.files] = len(sets)
+            sets.append(group.deleted)
+            left -= size
+    return DeleteSets(set_of_file, sets)
+
+
 def _find_deleted_rows(wanted: ScanRequest, readable: NativeFiles) -> tuple[NativeFiles, dict[int, BitMap64]]:
-    """Return the files for native scans, and the deleted rows of these files by their numbers in the listing.
+    """Return the files for native scans, and their rows that are deleted by position, by their numbers in the listing.
 
     With too many deleted rows, no native scan reads such files.
     """
@@ -157,8 +201,11 @@ def _find_deleted_rows(wanted: ScanRequest, readable: NativeFiles) -> tuple[Nati
     if not len(has_deletes):
         return readable, {}
     listing = wanted.listing.take(has_deletes)
-    storage = wanted.source.storage
-    found = wanted.source.read_deleted_rows(storage, listing.files)
+    source, storage = wanted.source, wanted.source.storage
+    if isinstance(source, DeletesByValue):
+        found = source.read_deleted_positions(storage, listing.files)
+    else:
+        found = source.read_deleted_rows(storage, listing.files)
     if sum(map(estimate_bitmap_bytes, found.values())) > storage.tuning.spark_max_deletion_bytes:
         field_set = readable.field_set.copy()
         field_set[has_deletes] = NOT_READABLE

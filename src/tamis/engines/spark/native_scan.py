@@ -7,10 +7,12 @@ The second part of this module decides which files do, and finds their physical 
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from threading import Lock
 from typing import Any
 
@@ -35,7 +37,7 @@ from tamis.expr.evaluate import to_physical_value
 from tamis.expr.nodes import Column, Expr, Literal, and_, find_columns
 from tamis.expr.sql.printer import to_display_sql
 from tamis.formats.jobs import Arguments, Engine, Item, Job, can_serialise, read_table, storage_to_arguments
-from tamis.formats.source import FILE_FORMAT, PARQUET, FileListing, HasStoredTypes, TableSource, has_equality_deletes
+from tamis.formats.source import FILE_FORMAT, PARQUET, DeletedValues, FileListing, HasStoredTypes, TableSource
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.field_names import ELEMENT, KEY, VALUE, ColumnMapping, MappedField
@@ -101,13 +103,12 @@ class NativeScan:
         self._predicate = predicate
         self._projection = projection
 
-    def frame(self, listing: FileListing, stored: PhysicalFields, deleted: Sequence[BitMap64] | None = None) -> Any:
-        """Return the matching rows of files that store the columns as `stored` says.
-
-        `deleted` has the deleted rows of each file of the listing.
-        """
+    def frame(self, files: NativeScanFiles) -> Any:
+        """Return the matching rows of files."""
+        listing, stored = files.listing, files.stored
         residual = self._find_residual(listing)
         tested = [column.path for column in find_columns(residual)] if residual is not None else []
+        tested += [path for each in files.deleted_values for path in each.columns]
         texts = [pa.field(column.name, column.type) for column in self._predicate.partition_texts]
         needed = narrow_schema(pa.schema([*self._source.schema, *texts]), (*self._projection, *tested))
         constants = {*self._source.partition_columns, *(field.name for field in texts)}
@@ -122,17 +123,31 @@ class NativeScan:
         values = to_row_schema(narrow_schema(needed, [(name,) for name in partitions]))
         base = find_base_path(listing, values, self._source.partition_columns) if partitions else None
         frame = self._read(paths, pa.schema([*read, *values]) if base is not None else read, base)
-        if deleted is not None:
-            frame = self._leave_out(frame, deleted, listing)
+        if files.deleted_rows is not None:
+            frame = self._leave_out_rows(frame, files.deleted_rows, listing)
         if partitions and base is None:
             frame = self._add_partition_values(frame, own, listing, values)
         elif not read.equals(of_files):
             frame = frame.select(*own, *(self._functions.col(quote_name(name)) for name in partitions))
+        for each in files.deleted_values:
+            frame = self._leave_out_values(frame, each)
         if residual is not None:
             frame = frame.where(self.condition(residual))
         return self._project(frame, needed)
 
-    def _leave_out(self, frame: Any, deleted: Sequence[BitMap64], listing: FileListing) -> Any:
+    def _leave_out_values(self, frame: Any, deleted: DeletedValues) -> Any:
+        """Return the rows that differ from each deleted one in some compared column."""
+        functions = self._functions
+        schema = to_row_schema(deleted.keys.schema)
+        keys = [column.cast(field.type) for column, field in zip(deleted.keys.columns, schema, strict=True)]
+        names = _find_free_names([f"key {number}" for number in range(len(keys))], self._source)
+        table = pa.table(keys, pa.schema([pa.field(name, key.type) for name, key in zip(names, keys, strict=True)]))
+        few = functions.broadcast(self._spark.createDataFrame(table, to_spark_schema(table.schema)))
+        columns = (functions.col(".".join(map(quote_name, path))) for path in deleted.columns)
+        pairs = zip(columns, (functions.col(quote_name(name)) for name in names), strict=True)
+        return frame.join(few, reduce(operator.and_, (column.eqNullSafe(key) for column, key in pairs)), "left_anti")
+
+    def _leave_out_rows(self, frame: Any, deleted: Sequence[BitMap64], listing: FileListing) -> Any:
         """Return the rows of files that are not deleted, by a join with their bitmaps: see `make_bitmap_rows`."""
         functions = self._functions
         named = _find_free_names(("file", "block", "words", "hash", "file of row", "row"), self._source)
@@ -314,6 +329,8 @@ def _find_free_names(wanted: Sequence[str], source: TableSource) -> list[str]:
 
 # --- Deleted rows -----------------------------------------------------------------------------------------------------
 #
+# Rows that are deleted by their values are left out by an anti-join with these values, which are broadcast.
+#
 # Spark's reader numbers the rows of a file (`_metadata.row_index`). A bitmap for each block of rows with a deleted one
 # is broadcast, and rows whose bit is set are left out by an anti-join, in the JVM.
 
@@ -343,6 +360,11 @@ def make_bitmap_rows(keys: Sequence[str], deleted: Sequence[BitMap64]) -> pa.Tab
     lists = pa.FixedSizeListArray.from_arrays(values, _BLOCK_ROWS // 64).cast(pa.list_(pa.int64()))
     keys = pa.chunked_array(files, pa.string()).combine_chunks()
     return pa.table([keys, np.concatenate(blocks), lists], ["file", "block", "words"])
+
+
+def can_compare(data_type: pa.DataType) -> bool:
+    """Return whether Spark's joins compare values as deletes by value do: for floats, they take -0.0 for 0.0."""
+    return not data_type.num_fields and not pa.types.is_floating(data_type) and _is_stored_alike(data_type)
 
 
 # --- Partition columns that Spark reads from paths --------------------------------------------------------------------
@@ -443,6 +465,17 @@ class PhysicalFields:
     fields: FieldsInFile
 
 
+@dataclass(frozen=True)
+class NativeScanFiles:
+    """Files that one native scan reads: their physical fields, and the rows that it leaves out."""
+
+    listing: FileListing
+    stored: PhysicalFields
+    deleted_rows: Sequence[BitMap64] | None = None
+    """The positions of deleted rows, for each file."""
+    deleted_values: Sequence[DeletedValues] = ()
+
+
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 """Characters that Spark interprets as glob patterns."""
 
@@ -462,8 +495,8 @@ class NativeFiles:
 def find_native_files(source: TableSource, files: pa.Table, needed: Sequence[Path], engine: Engine) -> NativeFiles:
     """Return which files a native scan reads correctly.
 
-    These have no rows that are deleted by their values, and paths without special characters. Delta's writers
-    guarantee names and types, unless a column was widened; for other files, the footers tell them.
+    These have paths without special characters. Delta's writers guarantee names and types, unless a column was
+    widened; for other files, the footers tell them.
     """
     paths = [path for path in needed if path[0] not in source.partition_columns]
     schema = narrow_schema(source.schema, paths)
@@ -484,7 +517,7 @@ def _find_plain_files(files: pa.Table) -> npt.NDArray[np.bool_]:
     plain = pc.invert(pc.or_(has_glob, is_hidden))
     if FILE_FORMAT in files.column_names:
         plain = pc.and_(plain, pc.equal(files[FILE_FORMAT].cast(pa.string()), PARQUET))
-    return np.asarray(plain, bool) & ~has_equality_deletes(files)
+    return np.asarray(plain, bool)
 
 
 def _map_to_physical_fields(names: ColumnMapping | None, schema: pa.Schema) -> FieldsInFile | None:

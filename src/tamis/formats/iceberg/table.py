@@ -28,7 +28,7 @@ from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.iceberg.planning.plan_files import IcebergFileRows, make_listing, plan_files
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.formats.jobs import Planning
-from tamis.formats.source import LEVELS, FileIndex, FileListing, IndexSupport
+from tamis.formats.source import LEVELS, FileIndex, FileListing, FilesWithDeletedValues, IndexSupport
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath, list_flat_paths
@@ -222,6 +222,14 @@ class IcebergTable:
     ) -> Mapping[int, BitMap64]:
         """Return the rows that deletion vectors and delete files delete."""
         return self._deletes.read_deleted_rows(storage, files, row_groups)
+
+    def read_deleted_positions(self, storage: Storage, files: pa.Table) -> Mapping[int, BitMap64]:
+        """Return the rows that deletion vectors and position deletes delete."""
+        return self._deletes.read_deleted_positions(storage, files)
+
+    def read_deleted_values(self, storage: Storage, files: pa.Table) -> Sequence[FilesWithDeletedValues]:
+        """Return the values of equality deletes."""
+        return self._deletes.read_deleted_values(storage, files)
 
     @cached_property
     def _deletes(self) -> DeleteReader:

@@ -21,6 +21,7 @@ from tamis.formats.files.data_files import DataFile
 from tamis.formats.iceberg.deletes.equality_deletes import DeletedKeys, EqualityColumns, EqualityLookup, find_deleted
 from tamis.formats.iceberg.deletes.position_deletes import DeletionVector, PositionDeletes, read_deletion_vectors
 from tamis.formats.iceberg.schema import Json
+from tamis.formats.source import DeletedValues, FilesWithDeletedValues
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.io.weighted_cache import WeightedCache
@@ -66,23 +67,53 @@ class DeleteReader:
 
         With `row_groups`, equality deletes are only evaluated in those row groups.
         """
-        given = files["deletes"].combine_chunks()
-        if given.null_count == len(given):
+        pairs = _Pairs.of_files(files)
+        if pairs is None:
             return {}
-        pairs = _Pairs.of(given)
-        is_vector = pc.is_valid(pairs.deletes["offset"])
-        by_equality = pc.equal(pairs.deletes["content"], EQUALITY)
-        by_position = pc.and_(pc.equal(pairs.deletes["content"], POSITIONS), pc.invert(is_vector))
-        found: dict[int, list[BitMap64]] = {}
-        for file, rows in (
-            *self._read_vectors(storage, pairs.filter(is_vector)),
-            *self._read_positions(storage, pairs.filter(by_position), files),
-            *self._find_equality_deleted(storage, pairs.filter(by_equality), files, row_groups),
-        ):
-            found.setdefault(file, []).append(rows)
-        return {file: BitMap64.union(*own) if len(own) > 1 else own[0] for file, own in sorted(found.items())}
+        by_equality = pairs.filter(pc.equal(pairs.deletes["content"], EQUALITY))
+        return _unite_bitmaps(
+            (
+                *self._read_all_positions(storage, pairs, files),
+                *self._find_equality_deleted(storage, by_equality, files, row_groups),
+            )
+        )
+
+    def read_deleted_positions(self, storage: Storage, files: pa.Table) -> Mapping[int, BitMap64]:
+        """Return what `read_deleted_rows` returns, without the rows that equality deletes delete."""
+        pairs = _Pairs.of_files(files)
+        return {} if pairs is None else _unite_bitmaps(self._read_all_positions(storage, pairs, files))
+
+    def read_deleted_values(self, storage: Storage, files: pa.Table) -> list[FilesWithDeletedValues]:
+        """Return the values of equality deletes, for each group of files that the same delete files apply to."""
+        pairs = _Pairs.of_files(files)
+        if pairs is None:
+            return []
+        pairs = pairs.filter(pc.equal(pairs.deletes["content"], EQUALITY))
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for file, _, own in pairs.group_by_kind(np.zeros(pairs.deletes.num_rows, np.int64)):
+            groups.setdefault(tuple(sorted(own.tolist())), []).append(file)
+        ids_of = [tuple(sorted(set(ids))) for ids in pairs.deletes["equality_ids"].to_pylist()]
+        delete_files = pairs.delete_files
+        found = []
+        for applied, members in groups.items():
+            by_ids: dict[Ids, list[DeleteFile]] = {}
+            for position in applied:
+                by_ids.setdefault(ids_of[position], []).append(delete_files[position])
+            deleted = [self._read_values(storage, ids, each) for ids, each in by_ids.items()]
+            known = tuple(each for each in deleted if each is not None)
+            is_known = len(known) == len(deleted)
+            found.append(FilesWithDeletedValues(np.array(members, np.int64), known if is_known else None))
+        return found
 
     # --- Each kind --------------------------------------------------------------------------------------------------
+
+    def _read_all_positions(self, storage: Storage, pairs: _Pairs, files: pa.Table) -> list[tuple[int, BitMap64]]:
+        is_vector = pc.is_valid(pairs.deletes["offset"])
+        by_position = pc.and_(pc.equal(pairs.deletes["content"], POSITIONS), pc.invert(is_vector))
+        return [
+            *self._read_vectors(storage, pairs.filter(is_vector)),
+            *self._read_positions(storage, pairs.filter(by_position), files),
+        ]
 
     @staticmethod
     def _read_vectors(storage: Storage, pairs: _Pairs) -> Iterable[tuple[int, BitMap64]]:
@@ -148,6 +179,19 @@ class DeleteReader:
         return found
 
     def _read_deleted_keys(self, storage: Storage, ids: Ids, files: tuple[DeleteFile, ...]) -> DeletedKeys:
+        # Parts of a plan need mostly the same delete files, but not always all of them.
+        return self._get_cached((EQUALITY, ids, files), lambda: DeletedKeys(self._read_keys(storage, ids, files)))
+
+    def _read_values(self, storage: Storage, ids: Ids, files: Sequence[DeleteFile]) -> DeletedValues | None:
+        """Return the values of delete files; None if a compared column is no longer in the table."""
+        paths = self._get_columns(ids).current_paths
+        if paths is None:
+            return None
+        keys = pa.concat_tables(self._read_keys(storage, ids, files))
+        return DeletedValues(paths, keys.group_by(keys.column_names, use_threads=False).aggregate([]))
+
+    def _read_keys(self, storage: Storage, ids: Ids, files: Sequence[DeleteFile]) -> list[pa.Table]:
+        """Return the rows of equality delete files."""
         columns = self._get_columns(ids)
 
         def read(file: DeleteFile) -> pa.Table:
@@ -156,10 +200,7 @@ class DeleteReader:
             )
             return found
 
-        # Parts of a plan need mostly the same delete files, but not always all of them.
-        return self._get_cached(
-            (EQUALITY, ids, files), lambda: DeletedKeys(run_in_threads(read, files, storage.threads))
-        )
+        return run_in_threads(read, files, storage.threads)
 
     def _get_cached(self, key: Hashable, read: Callable[[], Cached]) -> Cached:
         """Return the cached value of a key; the first thread reads it, and others wait."""
@@ -171,6 +212,14 @@ class DeleteReader:
                 self._cache.put(key, cached, cached.nbytes)
         self._locks.pop(key, None)
         return cached
+
+
+def _unite_bitmaps(deleted: Iterable[tuple[int, BitMap64]]) -> dict[int, BitMap64]:
+    """Return the deleted rows of each file, in the order of the files."""
+    found: dict[int, list[BitMap64]] = {}
+    for file, rows in deleted:
+        found.setdefault(file, []).append(rows)
+    return {file: BitMap64.union(*own) if len(own) > 1 else own[0] for file, own in sorted(found.items())}
 
 
 def make_bitmap(positions: Numbers) -> BitMap64:
@@ -189,8 +238,11 @@ class _Pairs:
     """The indices of the file and of the delete of each pair."""
 
     @staticmethod
-    def of(given: pa.ListArray) -> _Pairs:
-        """Build the pairs from the lists of a listing: see `deletes_index`."""
+    def of_files(files: pa.Table) -> _Pairs | None:
+        """Build the pairs from the lists of a listing: see `deletes_index`. None if there are no deletes."""
+        given = files["deletes"].combine_chunks()
+        if given.null_count == len(given):
+            return None
         values = pc.list_flatten(given)
         used, delete = np.unique(values.indices.to_numpy(), return_inverse=True)
         deletes = pa.Table.from_struct_array(values.dictionary.take(pa.array(used)))

@@ -58,6 +58,13 @@ class EqualityColumns:
         return make_field_names(self._pruned, self.name_mapping)
 
     @cached_property
+    def current_paths(self) -> tuple[FieldPath, ...] | None:
+        """The paths of the columns in the schema that is read, in the order of the ids; None if it lacks one."""
+        chains = [find_field_chain(self.schemas[:1], number) for number in self.ids]
+        found = [tuple(each["name"] for each in chain) for chain in chains if chain is not None]
+        return tuple(found) if len(found) == len(chains) else None
+
+    @cached_property
     def _paths(self) -> dict[FieldPath, FieldPath]:
         """The paths in ids by the columns' current paths, or as dropped columns."""
         current = [chain for number in self.ids if (chain := find_field_chain(self.schemas[:1], number)) is not None]
