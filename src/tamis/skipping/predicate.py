@@ -135,8 +135,9 @@ class Predicate:
 
     @cached_property
     def partition_texts(self) -> tuple[Column, ...]:
-        """The texts of partition values that the filter compares. They are not columns of the table."""
-        return tuple(column for column in self.columns if is_partition_text(column.path[0]))
+        """The texts of partition values that the filter mentions. They are not columns of the table."""
+        named = dict.fromkeys((*self.mentioned, *self.columns))
+        return tuple(column for column in named if is_partition_text(column.path[0]))
 
     def list_data_columns(self, partition_columns: Collection[str]) -> tuple[Column, ...]:
         """Return the columns that the filter tests and whose values are in files."""
