@@ -289,10 +289,10 @@ def files_of_first_day(table: tamis.Table, spark: Any) -> tamis.Scan:
         return files.files_for_scan("id BETWEEN 20 AND 29").scan()
 
 
-def test_a_partition_filter_is_one_of_the_filters(spark: Any, tmp_path: Path) -> None:
+def test_a_partition_filter_is_one_of_the_filters(any_spark: Any, tmp_path: Path) -> None:
     table = tamis.open(write_delta_table(tmp_path))
     wanted = PartitionFilter.eq("p", "b")
-    with table.files_dataframe(spark) as files:
+    with table.files_dataframe(any_spark) as files:
         alone = files.files_for_scan(wanted)
         assert (alone.skipping, alone.total.files, alone.after_partitions, alone.scan().count()) == (
             "partition", 40, alone.after_statistics, 198,
