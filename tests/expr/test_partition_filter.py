@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.errors import FilterFormatError, InvalidArgument, TamisError, TypeMismatch
+from tamis.expr.builder import Expression, col
+from tamis.expr.nodes import Call
 from tamis.expr.wire.partition_filter import MAX_BYTES, MAX_DEPTH, PartitionFilter
 
 F = PartitionFilter
@@ -340,8 +342,24 @@ def test_combining_with_something_else_is_a_type_error():
         F.eq("a", 1) & 5
     with pytest.raises(TypeError, match=r"pass both in a list, scan\(\[filter, 'id < 5'\]\)"):
         F.eq("a", 1) & "id < 5"
-    with pytest.raises(TypeError, match="write both as PartitionFilter"):
+    with pytest.raises(TypeError, match=r"pass both in a list, scan\(\[\[filter\], \['id < 5'\]\]\)"):
         F.eq("a", 1) | "id < 5"
+    with pytest.raises(TypeError, match="not combined with SQL text"):
+        "id < 5" & F.eq("a", 1)
+
+
+def test_combined_with_an_expression_it_is_an_expression():
+    filter, condition = F.eq("a", 1), col("id") > 80
+    for combined, function, args in [
+        (filter & condition, "and", (filter.to_expr(), condition.node)),
+        (condition & filter, "and", (condition.node, filter.to_expr())),
+        (filter | condition, "or", (filter.to_expr(), condition.node)),
+        (condition | filter, "or", (condition.node, filter.to_expr())),
+    ]:
+        assert isinstance(combined, Expression)
+        assert combined.node == Call(function, args)
+    assert (~(filter | condition) & F.is_null("b")).node.args[1] == F.is_null("b").to_expr()
+    assert isinstance(filter & F.is_null("b"), F)
 
 
 # --- Evaluation -------------------------------------------------------------------------------------------------------

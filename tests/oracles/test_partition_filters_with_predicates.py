@@ -184,6 +184,8 @@ def draw_predicate(choices: Choices) -> tuple[Any, Callable[[Row], bool]]:
 def draw_where(choices: Choices) -> tuple[Any, Callable[[Texts, Row], bool]]:
     one, other = draw_filter(choices), draw_filter(choices)
     sql, matches = draw_predicate(choices)
+    number = choices.number(0, 9)
+    above = tamis.col("id") > number
     return choices.one_of(
         [
             (one, lambda texts, row: keeps(one, texts)),
@@ -191,6 +193,12 @@ def draw_where(choices: Choices) -> tuple[Any, Callable[[Texts, Row], bool]]:
             ([sql, one, other], lambda texts, row: keeps(one, texts) and keeps(other, texts) and matches(row)),
             ([[one], [sql]], lambda texts, row: keeps(one, texts) or matches(row)),
             ([[one, sql], [other]], lambda texts, row: (keeps(one, texts) and matches(row)) or keeps(other, texts)),
+            (one & above, lambda texts, row: keeps(one, texts) and row["id"] > number),
+            (above | one, lambda texts, row: keeps(one, texts) or row["id"] > number),
+            (
+                ~(one | above) & other,
+                lambda texts, row: not (keeps(one, texts) or row["id"] > number) and keeps(other, texts),
+            ),
         ]
     )
 

@@ -126,6 +126,27 @@ def test_parameters_paths_and_registered_scans(session: Session, path: Path) -> 
     assert read_ids(session, by_path) == [2, 6, 10]
     session.register("few", table.scan(PartitionFilter.eq("month", "10")))
     assert read_ids(session, "SELECT id FROM few WHERE id > 2") == [6, 10]
+    session.register("either", table.scan(PartitionFilter.eq("month", "10") | (tamis.col("id") == 3)))
+    assert read_ids(session, "SELECT id FROM either WHERE id > 2") == [3, 6, 10]
+    opened = session.open(path).scan((tamis.col("id") > 2) & PartitionFilter.eq("month", "10"))
+    assert sorted(opened.to_arrow()["id"].to_pylist()) == [6, 10]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (PartitionFilter.eq("month", "10"), [2, 6, 10]),
+        (PartitionFilter.eq("month", "10") & (tamis.col("id") > 2), [6, 10]),
+        ((tamis.col("id") == 3) | PartitionFilter.eq("month", "10"), [2, 3, 6, 10]),
+    ],
+)
+def test_a_policy_takes_a_partition_filter_among_expressions(path: Path, rows: Any, expected: list[int]) -> None:
+    policies = {"tables": {"sales": [{"principals": ["*"], "rows": rows}]}}
+    connection = tamis.connect(policies=policies).as_principal("ana")
+    connection.register("sales", tamis.open(path))
+    assert read_ids(connection, "SELECT id FROM sales") == expected
+    assert read_ids(connection, "SELECT id FROM sales WHERE id > 3") == [each for each in expected if each > 3]
+    assert sorted(connection.open(path).scan(columns=["id"]).to_arrow()["id"].to_pylist()) == expected
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ from builders.values.choices import SeededChoices
 from builders.values.predicates import draw_predicate
 from builders.values.random_rows import make_subject
 from tamis.errors import TamisError
+from tamis.expr.builder import col
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import TRUE, and_, find_columns
 from tamis.expr.sql.printer import to_sql
 from tamis.expr.wire.partition_filter import PartitionFilter
-from tamis.skipping.predicate import split_predicate
+from tamis.skipping.predicate import is_partition_text, make_predicate, split_predicate
 
 SCHEMA = pa.schema([("p", pa.int64()), ("q", pa.string()), ("x", pa.int64())])
 
@@ -42,6 +43,31 @@ def test_each_conjunct_is_in_one_part(
     assert parts == [partition, data, residual]
 
 
+P_IS_1 = PartitionFilter.eq("p", "1")
+
+
+@pytest.mark.parametrize(
+    ("where", "partition", "data", "residual"),
+    [
+        (P_IS_1, P_IS_1, None, None),
+        (P_IS_1 & PartitionFilter.is_null("q"), P_IS_1 & PartitionFilter.is_null("q"), None, None),
+        ([P_IS_1, "q = 'a' AND x > 1 AND x % 2 = 0"], [P_IS_1, "q = 'a'"], "x > 1", "x % 2 = 0"),
+        ((col("x") > 1) & P_IS_1, P_IS_1, "x > 1", None),
+        (P_IS_1 | (col("x") > 1), None, P_IS_1 | (col("x") > 1), None),
+        ("partition_text('p') LIKE '1%' AND p = 1", "partition_text('p') LIKE '1%' AND p = 1", None, None),
+    ],
+)
+def test_a_partition_filter_is_in_the_partition_part(
+    where: object, partition: object, data: object, residual: object
+) -> None:
+    found = split_predicate(where, SCHEMA, ["p", "q"])
+    for part, expected in zip((found.partition, found.data, found.residual), (partition, data, residual), strict=True):
+        wanted = make_predicate(expected, SCHEMA, "t", ["p", "q"], partition_texts=["p", "q"])
+        # A part is a filter of its own.
+        assert make_predicate(part, SCHEMA, "t", ["p", "q"], partition_texts=["p", "q"]).expr == wanted.expr
+        assert not any(map(is_partition_text, (column.path[0] for column in find_columns(part))))
+
+
 def test_the_conjunction_of_the_parts_is_the_predicate() -> None:
     choices = SeededChoices(3)
     values = {"p": [1, 2, 3, None], "q": ["a", "b", None, "ab"], "x": [1, 5, None, 7]}
@@ -61,7 +87,7 @@ def test_the_conjunction_of_the_parts_is_the_predicate() -> None:
     [
         ("x = 1", ["day"], "no partition column 'day' in the schema. Columns: p, q, x"),
         ("y = 1", ["p"], "no column 'y'"),
-        (PartitionFilter.eq("p", "1"), ["p"], "a PartitionFilter has only a partition part"),
+        (PartitionFilter.eq("x", "1"), ["p"], "no partition column 'x'"),
     ],
 )
 def test_what_cannot_be_split_is_an_error(predicate: object, columns: list[str], message: str) -> None:

@@ -27,6 +27,7 @@ from tamis.expr.functions.table import FUNCTIONS, Function
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, AnyExpr, Call, Column, Leaf, Literal, Name, not_
 from tamis.expr.sql.printer import to_display_sql, to_sql
+from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.types import type_from_name, type_name
 
 __all__ = ["Expression", "col", "lit"]
@@ -288,6 +289,8 @@ def _to_node(value: object) -> AnyExpr:
 
 
 def _to_predicate(value: object) -> AnyExpr:
+    if isinstance(value, PartitionFilter):
+        return value.to_expr()
     if isinstance(value, Expression | Name | Column | Literal | Call | bool | np.bool_):
         return _to_node(value)
     raise MisusedExpression(f"& and | combine conditions, but {value!r} is not a condition. {_PARENTHESES}")

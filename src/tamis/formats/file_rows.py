@@ -45,7 +45,9 @@ class FilesWithStatistics:
     statistics: Mapping[str, pa.Array]
     """In the layout of `tamis.skipping.metadata`."""
     partitions: pa.Table = field(default_factory=lambda: pa.table({}))
-    """The typed partition values, by column name."""
+    """The typed partition values, by column name, and their texts, by the names of `make_partition_text`.
+
+    Without texts, a `PartitionFilter` is an error."""
     errors: Mapping[int, TamisError] = field(default_factory=dict)
     """The files whose rows are wrong, by position: with a partition value that is invalid for its type."""
 

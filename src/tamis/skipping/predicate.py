@@ -135,8 +135,9 @@ class Predicate:
 
     @cached_property
     def partition_texts(self) -> tuple[Column, ...]:
-        """The texts of partition values that the filter compares. They are not columns of the table."""
-        return tuple(column for column in self.columns if is_partition_text(column.path[0]))
+        """The texts of partition values that the filter mentions. They are not columns of the table."""
+        named = dict.fromkeys((*self.mentioned, *self.columns))
+        return tuple(column for column in named if is_partition_text(column.path[0]))
 
     def list_data_columns(self, partition_columns: Collection[str]) -> tuple[Column, ...]:
         """Return the columns that the filter tests and whose values are in files."""
@@ -227,6 +228,8 @@ class SplitPredicate:
 def split_predicate(predicate: object, schema: pa.Schema, partition_columns: Collection[str]) -> SplitPredicate:
     """Split a predicate over the columns of a schema into what partition values, statistics and only rows decide.
 
+    The text that a `PartitionFilter` compares is `partition_text('day')` in the parts, which a table binds.
+
     >>> schema = pa.schema([("day", pa.int64()), ("id", pa.int64())])
     >>> found = split_predicate("day = 5 AND id > 7 AND id % 2 = 0", schema, ["day"])
     >>> found.partition, found.data, found.residual
@@ -236,14 +239,14 @@ def split_predicate(predicate: object, schema: pa.Schema, partition_columns: Col
     if unknown:
         raise InvalidArgument(f"no partition column {unknown[0]!r} in the schema. Columns: {', '.join(schema.names)}")
     bound = make_predicate(predicate, schema, "the schema", partition_columns, partition_texts=partition_columns)
-    if bound.partition_texts:
-        raise InvalidArgument("a PartitionFilter has only a partition part: give SQL text or an expression")
+    constants = {*partition_columns, *(column.path[0] for column in bound.partition_texts)}
     parts: dict[str, list[Expr]] = {"partition": [], "data": [], "residual": []}
     for each in bound.conjuncts:
-        if all(column.path[0] in partition_columns for column in find_columns(each.predicate)):
-            parts["partition" if can_evaluate(each.predicate) else "residual"].append(each.predicate)
+        if all(column.path[0] in constants for column in find_columns(each.predicate)):
+            name = "partition" if can_evaluate(each.predicate) else "residual"
         else:
-            parts["data" if each.reason is None else "residual"].append(each.predicate)
+            name = "data" if each.reason is None else "residual"
+        parts[name].append(restore_partition_texts(each.predicate))
     return SplitPredicate(**{name: and_(*conjuncts) for name, conjuncts in parts.items()})
 
 
@@ -278,6 +281,17 @@ def reads_partition_text(expr: Expr) -> bool:
 def get_partition_name(text: Column) -> str:
     """Return the name of the partition column, or the partition field, of a `make_partition_text`."""
     return text.path[0].removeprefix(_TEXT_PREFIX)
+
+
+def restore_partition_texts(expr: Expr) -> Expr:
+    """Return a bound expression with `partition_text('name')` again, for another scan to bind."""
+
+    def restore(column: Column) -> Expr:
+        if is_partition_text(column.path[0]):
+            return Call("partition_text", (Literal(get_partition_name(column), STRING),))
+        return column
+
+    return replace_columns(expr, restore)
 
 
 def _make_text_resolver(schema: pa.Schema, table: str, known: Collection[str] | None) -> Callable[[str], Expr]:

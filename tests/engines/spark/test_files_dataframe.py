@@ -15,6 +15,8 @@ from builders.delta.cases import draw_delta_case
 from builders.delta.log import DeltaLog, remove
 from builders.delta.tables import data_file
 from builders.hive.tables import write_hive_table
+from builders.iceberg.tables import IcebergFolder
+from builders.iceberg.values import field
 from builders.values.choices import SeededChoices
 from tamis import PartitionFilter
 from tamis.engines.spark import files_dataframe
@@ -287,10 +289,10 @@ def files_of_first_day(table: tamis.Table, spark: Any) -> tamis.Scan:
         return files.files_for_scan("id BETWEEN 20 AND 29").scan()
 
 
-def test_a_partition_filter_is_one_of_the_filters(spark: Any, tmp_path: Path) -> None:
+def test_a_partition_filter_is_one_of_the_filters(any_spark: Any, tmp_path: Path) -> None:
     table = tamis.open(write_delta_table(tmp_path))
     wanted = PartitionFilter.eq("p", "b")
-    with table.files_dataframe(spark) as files:
+    with table.files_dataframe(any_spark) as files:
         alone = files.files_for_scan(wanted)
         assert (alone.skipping, alone.total.files, alone.after_partitions, alone.scan().count()) == (
             "partition", 40, alone.after_statistics, 198,
@@ -304,6 +306,140 @@ def test_a_partition_filter_is_one_of_the_filters(spark: Any, tmp_path: Path) ->
         assert (limited.skipping, limited.files.num_rows, limited.scan().count()) == ("limit", 2, 15)
         with pytest.raises(UnknownColumn, match="'q'"):
             files.files_for_scan(PartitionFilter.eq("q", "b"))
+
+
+TEXTS = ["01", "1", "10", "9", None, "02", "1", "10"]
+"""The partition values of eight files. For Iceberg, whose values are typed, their texts are those of the numbers."""
+
+
+def write_texts(folder: Path, format: str) -> tamis.Table:
+    """Write eight files of two rows, with numbers as partition values."""
+    schema = {"id": pa.int64(), "n": pa.int32(), "p": pa.string()}
+    files = [pa.table({"id": pa.array([2 * number, 2 * number + 1], pa.int64())}) for number in range(len(TEXTS))]
+    if format == "hive":
+        parts = [({"n": text, "p": "ab"[number % 2]}, files[number]) for number, text in enumerate(TEXTS)]
+        return tamis.open(write_hive_table(folder, parts), partitioning={"n": "int", "p": "string"})
+    if format == "delta":
+        log = DeltaLog(folder, {"id": "long", "n": "integer", "p": "string"}, partition_columns=["n", "p"])
+        for number, text in enumerate(TEXTS):
+            log.commit(data_file(log, f"{number}.parquet", files[number], {"n": text, "p": "ab"[number % 2]}))
+        log.checkpoint(5)
+        return tamis.open(folder)
+    fields = [field(1, "id", "long"), field(2, "n", "int"), field(3, "p", "string")]
+    specs = [[(2, "identity", "n"), (3, "identity", "p")], [(3, "identity", "p")], [(2, "bucket[4]", "n_bucket")]]
+    table = IcebergFolder(folder, fields, specs=specs)
+    for number, text in enumerate(TEXTS):
+        values = {"n": [None if text is None else int(text)] * 2, "p": ["ab"[number % 2]] * 2}
+        more = {name: pa.array(each, schema[name]) for name, each in values.items()}
+        rows = pa.table({"id": files[number]["id"], **more})
+        # Files of the other specs have no partition value of n.
+        table.commit(table.data_file(f"{number}.parquet", rows, spec=number - 5 if number > 5 else 0))
+    return tamis.open(folder)
+
+
+N_IS_1 = PartitionFilter.eq("n", "1")
+PARTITION_FILTERS = [
+    N_IS_1,
+    PartitionFilter.neq("N", "01"),
+    PartitionFilter.in_("n", "01", "10", "x"),
+    PartitionFilter.in_("n"),
+    PartitionFilter.gt("n", "1"),
+    PartitionFilter.gt("n", 1).with_type("long"),
+    ~PartitionFilter.lte("n", "9.5").with_type("double"),
+    PartitionFilter.is_null("n"),
+    ~N_IS_1 & PartitionFilter.is_not_null("n"),
+    PartitionFilter.or_(N_IS_1, PartitionFilter.eq("p", "b")),
+    [N_IS_1, "id < 5", "p = 'b'"],
+    N_IS_1 & (tamis.col("id") > 5),
+    (tamis.col("id") < 3) | PartitionFilter.eq("n", "9"),
+    "partition_text('n') LIKE '%0' AND id >= 4",
+    "length(partition_text('n')) = 2",
+]
+
+
+@pytest.mark.parametrize("format", ["delta", "hive", "iceberg"])
+def test_O8_spark_tests_partition_filters_and_the_driver_lists_no_files(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    table = write_texts(tmp_path / "table", format)
+    listed = []
+    source = type(table._source)
+    list_files = source.list_files
+
+    def count_listings(self: Any, *given: Any, **options: Any) -> Any:
+        listed.append(given)
+        return list_files(self, *given, **options)
+
+    with table.files_dataframe(spark) as files:
+        for where in PARTITION_FILTERS:
+            local = table.scan(where)
+            paths = set(local.plan("files").files["path"].to_pylist())
+            with monkeypatch.context() as patch:
+                patch.setattr(source, "list_files", count_listings)
+                found = files.files_for_scan(where)
+            assert not listed, where
+            assert not found.unused, where
+            # The footers have statistics, which a listing of a folder has not.
+            assert set(found.files["path"].to_pylist()) <= paths, where
+            if format != "hive" or not any(name in str(where) for name in ("id <", "id >")):
+                assert set(found.files["path"].to_pylist()) == paths, where
+            check_scan(found.scan(), local, where)
+            report = found.scan().plan("files").report
+            for level in report.levels:
+                assert sum(each.skipped for each in level.by_predicate) == level.total - level.kept, where
+        for where in (N_IS_1, PARTITION_FILTERS[-1]):
+            check_limited(files.files_for_scan(where, limit=3), table, where, 3, where)
+        with pytest.raises(UnknownColumn, match="'id'"):
+            files.files_for_scan(PartitionFilter.eq("id", "1"))
+        texts = {row[0] for row in files.dataframe.select("partition_text.n").collect()}
+        assert texts == ({"1", "10", "9", "2", None} if format == "iceberg" else set(TEXTS))
+
+
+def test_scans_planned_on_spark_test_partition_filters_on_the_cached_rows(spark: Any, tmp_path: Path) -> None:
+    local = write_texts(tmp_path / "table", "delta")
+    table = tamis.connect(spark=spark, planning="spark").open(tmp_path / "table")
+    with table.files_dataframe(spark):
+        for where in (N_IS_1, N_IS_1 | (tamis.col("id") < 3)):
+            scan = table.scan(where)
+            assert "files cached in Spark" in str(scan.plan("files").report.level("files").note)
+            check_scan(scan, local.scan(where), where)
+
+
+def test_a_partition_filter_needs_the_texts_of_values(spark: Any, tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"id": "long", "p": "integer"}, partition_columns=["p"])
+    added = data_file(log, "1.parquet", pa.table({"id": pa.array([1], pa.int64())}), {"p": "1"})
+    log.commit(added)
+    actions = [*log.reconcile(0, 0)]
+    for action in actions:
+        if "add" in action:
+            action["add"]["partitionValues_parsed"] = {"p": 1}
+    log.checkpoint(
+        0,
+        actions=actions,
+        add_fields=[("partitionValues_parsed", pa.struct([("p", pa.int32())]))],
+        omit=["partitionValues"],
+    )
+    table = tamis.open(tmp_path)
+    with table.files_dataframe(spark) as files:
+        assert files.files_for_scan("p = 1").files.num_rows == 1
+        assert files.dataframe.where("partition_text IS NULL").count() == 1
+        for scan in (table.scan, files.files_for_scan):
+            with pytest.raises(CorruptFile, match="typed partition values only"):
+                scan(PartitionFilter.eq("p", "1")).plan("files")
+
+
+def test_I1_a_partition_value_of_iceberg_that_is_invalid_for_its_type_is_an_error(spark: Any, tmp_path: Path) -> None:
+    table = IcebergFolder(
+        tmp_path, [field(1, "id", "long"), field(2, "p", "date")], specs=[[(2, "identity", "p")]], version=3
+    )
+    rows = pa.table({"id": pa.array([1]), "p": pa.array([2**31 - 1], pa.int32()).view(pa.date32())})
+    table.commit(table.data_file("1.parquet", rows, partition=(2**31 - 1,), metrics={}))
+    table.evolve([field(1, "id", "long"), field(2, "p", "timestamp")])
+    before = list_leftovers(spark)
+    # As NULL, it would skip files whose rows have other values.
+    with pytest.raises(CorruptFile, match="a partition value of column 'p' that is not a valid"):
+        tamis.open(tmp_path).files_dataframe(spark)
+    assert list_leftovers(spark) == before
 
 
 def test_reports_of_a_plan_add_up(spark: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@
 | `logical_rows`    | rows after deletes                                                                         |
 | `deletion_vector` | the descriptor of the deletion vector                                                      |
 | `partition`       | the typed partition values, one field for each                                             |
+| `partition_text`  | the texts that a `PartitionFilter` compares; NULL if the metadata has typed values only    |
 | `lower`, `upper`, `null_count`, `nan_count` | column statistics (see `tamis.skipping.metadata`), one field for each |
 
 Timestamps are in UTC, without a zone. Columns of types that Spark does not support are left out, and so are unknown.
@@ -47,9 +48,11 @@ from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.footer.statistics import collect_metadata, list_row_counts
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.skipping.predicate import make_partition_text
 
 PARQUET_FILES = "tamis.engines.spark.file_rows:read_parquet_footers"
 
+TEXTS = "partition_text"
 KINDS = ("lower", "upper", "null_count", "nan_count")
 LISTED = "modified_ns"
 """The column with the time of a listed file, by which a replaced file is noticed."""
@@ -63,16 +66,23 @@ INTERNAL = (KEY, LISTED, ERROR)
 
 @dataclass(frozen=True)
 class FileLayout:
-    """The layout of file rows: the partition columns, and the columns with statistics."""
+    """The layout of file rows: the partition columns, the columns with statistics, and texts of partition values."""
 
     partitions: pa.Schema
     columns: tuple[Column, ...]
+    texts: tuple[str, ...] = ()
+    """The names that a `PartitionFilter` may use."""
 
     @cached_property
     def partition_fields(self) -> dict[str, str]:
         """The fields of `partition`, by column name."""
         known = [field.name for field in self.partitions if to_metadata_type(field.type) is not None]
         return _make_distinct({name: name for name in known})
+
+    @cached_property
+    def text_fields(self) -> dict[str, str]:
+        """The fields of `partition_text`, by the names of `make_partition_text`."""
+        return _make_distinct({make_partition_text(name).name: name for name in self.texts})
 
     def fields(self, kind: str) -> dict[str, str]:
         """Return the fields of a kind of metadata, by the names of `tamis.skipping.metadata`."""
@@ -104,7 +114,7 @@ class FileLayout:
         values = [
             (field, to_metadata_type(self.partitions.field(name).type)) for name, field in self.partition_fields.items()
         ]
-        structs = {"partition": values}
+        structs = {"partition": values, TEXTS: [(field, types.STRING) for field in self.text_fields.values()]}
         for kind in KINDS:
             by_name = {metadata_name(kind, column.path): column for column in self.columns}
             structs[kind] = [(field, self._type(kind, by_name[name])) for name, field in self.fields(kind).items()]
@@ -122,6 +132,8 @@ class FileLayout:
         for each in self.schema:
             if each.name == "partition":
                 inner[each.name] = _make_struct(each.type, values, self.partition_fields, count)
+            elif each.name == TEXTS and self.text_fields.keys() <= set(values.schema.names):
+                inner[each.name] = _make_struct(each.type, values, self.text_fields, count)
             elif each.name in KINDS:
                 inner[each.name] = _make_struct(each.type, statistics, self.fields(each.name), count)
         known = {**found.files, **inner}
@@ -142,7 +154,11 @@ class FileLayout:
 
     def to_arguments(self) -> dict[str, Any]:
         """Return the arguments of a job, which `parse_layout` and `read_columns` read."""
-        return {"partitions": schema_to_text(self.partitions), "columns": columns_to_json(self.columns)}
+        return {
+            "partitions": schema_to_text(self.partitions),
+            "columns": columns_to_json(self.columns),
+            "texts": self.texts,
+        }
 
 
 def _make_distinct(named: Mapping[str, str]) -> dict[str, str]:
@@ -200,7 +216,8 @@ class FileRowsRunner:
 
 def parse_layout(arguments: Arguments) -> FileLayout:
     """Return the layout in the arguments of a job."""
-    return FileLayout(schema_from_text(arguments["partitions"]), read_columns(arguments))
+    texts = tuple(arguments["texts"])
+    return FileLayout(schema_from_text(arguments["partitions"]), read_columns(arguments), texts)
 
 
 # --- Footers ----------------------------------------------------------------------------------------------------------

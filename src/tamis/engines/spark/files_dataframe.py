@@ -21,12 +21,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.engines.spark.file_rows import ERROR, INTERNAL, KINDS, PARQUET_FILES, FileLayout, FileRowsRunner
+from tamis.engines.spark.file_rows import ERROR, INTERNAL, KINDS, PARQUET_FILES, TEXTS, FileLayout, FileRowsRunner
 from tamis.engines.spark.handler import SparkExpressionHandler, quote_name
 from tamis.engines.spark.jobs import balance_tasks, name_jobs
 from tamis.engines.spark.sessions import (
@@ -39,10 +38,17 @@ from tamis.engines.spark.sessions import (
 )
 from tamis.engines.spark.spark_types import to_spark_schema
 from tamis.engines.spark.worker import error_from_bytes
-from tamis.errors import EvaluationError, InvalidArgument, format_count, make_argument_error, suggest_method_arguments
+from tamis.errors import (
+    CorruptFile,
+    EvaluationError,
+    InvalidArgument,
+    format_count,
+    make_argument_error,
+    suggest_method_arguments,
+)
 from tamis.expr.builder import split_name
 from tamis.expr.names import resolve
-from tamis.expr.nodes import TRUE, Column, Name, find_columns
+from tamis.expr.nodes import TRUE, Column, Name
 from tamis.formats.constants import add_partitions, list_constants
 from tamis.formats.file_funnel import DATA, LIMIT, SKIPPING_NOTES, Sizes, choose_skipping, find_files_for_limit
 from tamis.formats.file_rows import KEY, FileRowsReader, HasFileRows, ListsFileRows
@@ -54,7 +60,7 @@ from tamis.scan.planning.scan_planner import check_levels, check_limit
 from tamis.scan.scan import Scan, ScanRequest, make_scan
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
 from tamis.skipping.metrics import NOT_A_PARTITION_COLUMN, SWITCHED_OFF, LevelReport
-from tamis.skipping.predicate import Predicate, is_partition_text
+from tamis.skipping.predicate import Predicate, make_partition_text
 from tamis.skipping.prune import NO_STATISTICS, OVERLAPS, ConjunctOutcome
 from tamis.skipping.rewrite import Conjunct
 
@@ -69,8 +75,8 @@ MAX_FILES_FOR_LIMIT = 10_000
 NO_EQUIVALENT = "no equivalent in Spark"
 CACHED_NOTE = "files cached in Spark"
 
-_FAILED, _MATCHED = "failed", "fully_matched"
-"""The metric that counts rows with an error, and the column of files that are fully matched."""
+_FAILED, _WITHOUT_TEXTS, _MATCHED = "failed", "without_texts", "fully_matched"
+"""The metrics that count rows with an error and rows without texts, and the column of files that are fully matched."""
 
 _PARTITION_LEVELS = ("partitions", "manifests")
 
@@ -163,7 +169,8 @@ class FilesDataFrame:
             with_statistics = _resolve_columns(source, columns)
             if self._file_rows is not None:
                 with_statistics = self._file_rows.list_columns(with_statistics)
-            cached = _join_users(spark, source, FileLayout(_make_partition_schema(source), with_statistics))
+            texts = tuple(dict.fromkeys(source.partition_texts))
+            cached = _join_users(spark, source, FileLayout(_make_partition_schema(source), with_statistics, texts))
         self.layout = cached.layout
         self._cached = cached
         self._is_released = False
@@ -179,8 +186,8 @@ class FilesDataFrame:
 
     @staticmethod
     def find(spark: Any, source: TableSource, columns: Collection[Column]) -> FilesDataFrame | None:
-        """Return the files of a table if they are cached with statistics of some columns; None if they are not."""
-        wanted = {column.path for column in columns if column.path[0] not in source.partition_columns}
+        """Return the files of a table if they are cached with statistics of data columns; None if they are not."""
+        wanted = {column.path for column in columns}
         with _LOCK:
             for cached in _CACHED.get(spark, ()):
                 known = {column.path for column in cached.layout.columns}
@@ -327,7 +334,8 @@ class FilesDataFrame:
         return self._to_frame(known).unionAll(frame) if job.known else frame
 
     def _from_footers(self) -> Any:
-        listing = self._source.list_files(Predicate(TRUE), LEVELS).require(self._source.partition_columns)
+        everything = Predicate(TRUE, tuple(map(make_partition_text, self.layout.texts)))
+        listing = self._source.list_files(everything, LEVELS).require(self._source.partition_columns)
         table = listing.files.select(["path", "size", "modified_ns", *list_constants(listing.files.column_names)])
         items = [
             Item.from_table(table.slice(start, FOOTERS_PER_CALL), FOOTERS_PER_CALL)
@@ -366,22 +374,14 @@ class FilesDataFrame:
             # A filter without columns may be FALSE, which needs no metadata.
             steps.add("files", on_statistics, self._make_metadata(), NO_STATISTICS)
         known = [self._make_partition_metadata(one), *([self._make_metadata()] if skipping == DATA else [])]
-        compares_text = [_compares_text(each) for each in predicate.conjuncts]
-        others = [each for each, is_text in zip(predicate.conjuncts, compares_text, strict=True) if not is_text]
-        is_matched = steps.compile_matches(others, known)
+        is_matched = steps.compile_matches(predicate.conjuncts, known)
         stages = {"total": None, "partitions": after_partitions, "statistics": steps.kept}
+        with_texts = bool(predicate.partition_texts)
         title = f"tamis: plan {self._source.name}" + (f" where {predicate.text}" if predicate.text else "")
         with translate_errors(title), name_jobs(self._spark, title[:200]):
-            most = self._choose_fetch_limit(predicate, limit) if skipping == LIMIT else None
-            rows, measured = self._collect_files(stages, steps, is_matched, most)
+            most = max(limit, 1) if skipping == LIMIT and limit is not None and limit <= MAX_FILES_FOR_LIMIT else None
+            rows, measured = self._collect_files(stages, steps, is_matched, most, with_texts=with_texts)
         total, between, left = (_to_sizes(measured, name) for name in stages)
-        if predicate.partition_texts:
-            # The text of a value is that of the format, which only the format's own listing has.
-            wanted = [level for level in _PARTITION_LEVELS if level in levels]
-            allowed = self._source.list_files(predicate, wanted, with_rows=True)
-            between = Sizes.of(allowed.files["size"], allowed.rows)
-            rows = self._select_allowed(rows, allowed, predicate, np.array(compares_text))
-            left = _measure(rows)
         outcomes = steps.make_outcomes(measured)
         if skipping == LIMIT and limit is not None:
             # A file that is not fully matched may hold no matching row.
@@ -394,30 +394,8 @@ class FilesDataFrame:
         unused = tuple(dict.fromkeys(predicate.labels.get(text, text) for text in steps.unused))
         return _FoundFiles(rows, skipping, total, between, left, unused, reports)
 
-    def _select_allowed(
-        self, rows: pa.Table, allowed: FileListing, predicate: Predicate, compares_text: npt.NDArray[np.bool_]
-    ) -> pa.Table:
-        """Return the rows of the files of a listing, with its texts of partition values, and what these prove."""
-        found = pc.index_in(self._describe_files(rows)["path"].combine_chunks(), allowed.files["path"].combine_chunks())
-        rows, positions = rows.filter(found.is_valid()), found.drop_null()
-        matched = allowed.matched
-        if matched is None:
-            matched = np.zeros((allowed.files.num_rows, len(compares_text)), bool)
-        is_matched = pa.array(matched[:, compares_text].all(axis=1)).take(positions)
-        both = pc.and_(rows[_MATCHED], is_matched)
-        rows = rows.set_column(rows.column_names.index(_MATCHED), _MATCHED, both)
-        for column in predicate.partition_texts:
-            rows = rows.append_column(column.name, allowed.partitions[column.name].take(positions))
-        return rows
-
-    def _choose_fetch_limit(self, predicate: Predicate, limit: int | None) -> int | None:
-        """Return how many files are enough for a limit; None for all."""
-        if limit is None or limit > MAX_FILES_FOR_LIMIT or predicate.partition_texts:
-            return None
-        return max(limit, 1)
-
     def _collect_files(
-        self, stages: Mapping[str, Any], steps: _PruningSteps, is_matched: Any, most: int | None
+        self, stages: Mapping[str, Any], steps: _PruningSteps, is_matched: Any, most: int | None, *, with_texts: bool
     ) -> tuple[pa.Table, Mapping[str, int]]:
         """Return the rows of the files that remain, and what was measured.
 
@@ -426,10 +404,10 @@ class FilesDataFrame:
         f = self._functions
         if most is not None:
             has_rows = is_matched & (f.coalesce(f.col("logical_rows"), f.lit(0)) > 0)
-            rows, measured = self._collect(stages, steps, is_matched, has_rows, most)
+            rows, measured = self._collect(stages, steps, is_matched, has_rows, most, with_texts=with_texts)
             if (pc.sum(rows["logical_rows"]).as_py() or 0) >= most:
                 return rows, measured
-        return self._collect(stages, steps, is_matched)
+        return self._collect(stages, steps, is_matched, with_texts=with_texts)
 
     def _collect(
         self,
@@ -438,23 +416,32 @@ class FilesDataFrame:
         is_matched: Any,
         is_wanted: Any = None,
         most: int | None = None,
+        *,
+        with_texts: bool,
     ) -> tuple[pa.Table, Mapping[str, int]]:
         f = self._functions
         sizes = make_observation(self._spark)
         measures = [each for name, kept in stages.items() for each in self._measure_files(name, kept)]
-        failed = f.count(ERROR).alias(_FAILED)
+        failed = [f.count(ERROR).alias(_FAILED)]
+        if with_texts:
+            failed.append(f.count(f.when(f.col(TEXTS).isNull(), 1)).alias(_WITHOUT_TEXTS))
         needs_keys = isinstance(self._source, ListsFileRows) and self._source.needs_keys
         frame = (
-            self._get_table().drop(*(() if needs_keys else (KEY,))).observe(sizes, *measures, *steps.measures, failed)
+            self._get_table().drop(*(() if needs_keys else (KEY,))).observe(sizes, *measures, *steps.measures, *failed)
         )
         # Spark would optimize away a frame with a constant FALSE filter, and lose the observed metrics.
         never = f.col("size") < f.lit(-1)
         is_left = stages["statistics"] if is_wanted is None else stages["statistics"] & is_wanted
         frame = frame.where(f.col(ERROR).isNull() & (is_left | never)).withColumn(_MATCHED, is_matched)
-        frame = frame.drop(ERROR, *KINDS)
+        frame = frame.drop(ERROR, *KINDS, *(() if with_texts else (TEXTS,)))
         rows = (frame if most is None else frame.orderBy("path").limit(most)).toArrow().sort_by("path")
         if sizes.get[_FAILED]:
             self._raise_failure(self.name)
+        if with_texts and sizes.get[_WITHOUT_TEXTS]:
+            raise CorruptFile(
+                f"the metadata of {self._source.name} has typed partition values only, and no texts for a "
+                "PartitionFilter to compare: filter with SQL"
+            )
         return rows, sizes.get
 
     def _make_reports(
@@ -467,15 +454,9 @@ class FilesDataFrame:
     ) -> tuple[LevelReport, ...]:
         total, between, left = sizes
         reports = []
-        if self._source.partition_columns:
-            found = outcomes["partitions"]
-            texts = [each.text for each in predicate.conjuncts if _compares_text(each)]
-            if texts:
-                found = tuple(each for each in found if each.predicate not in texts)
-                skipped = total.files - between.files - sum(each.skipped for each in found)
-                found = (*found, ConjunctOutcome(" AND ".join(texts), skipped, None))
+        if self._source.partition_columns or outcomes["partitions"]:
             note = None if "partitions" in levels else SWITCHED_OFF
-            reports.append(_make_report("partitions", total, between, found, note))
+            reports.append(_make_report("partitions", total, between, outcomes["partitions"], note))
         is_off = "files" not in levels and bool(predicate.list_data_columns(self._source.partition_columns))
         note = SWITCHED_OFF if is_off else f"{SKIPPING_NOTES[skipping]}; {CACHED_NOTE}"
         return (*reports, _make_report("files", between, left, outcomes["files"], note))
@@ -490,11 +471,13 @@ class FilesDataFrame:
         functions = self._functions
         found = {ROW_COUNT.name: rows}
         none = functions.lit(0).cast("bigint")
-        for name, inner in self.layout.partition_fields.items():
-            value = functions.col(f"partition.{quote_name(inner)}")
+        typed = {name: f"partition.{quote_name(inner)}" for name, inner in self.layout.partition_fields.items()}
+        texts = {name: f"{TEXTS}.{quote_name(inner)}" for name, inner in self.layout.text_fields.items()}
+        for name, column in {**typed, **texts}.items():
+            value = functions.col(column)
             path = (name,)
             found[metadata_name("null_count", path)] = functions.when(value.isNull(), rows).otherwise(none)
-            if pa.types.is_floating(self.layout.partitions.field(name).type):
+            if name in typed and pa.types.is_floating(self.layout.partitions.field(name).type):
                 is_nan = functions.coalesce(functions.isnan(value), functions.lit(False))
                 found[metadata_name("nan_count", path)] = functions.when(is_nan, rows).otherwise(none)
                 value = functions.when(~is_nan, value)
@@ -535,7 +518,8 @@ class FilesDataFrame:
         source = self._source
         if not isinstance(source, ListsFileRows) or not self._has_all_partitions:
             return None
-        listing = source.list_file_rows(add_partitions(found.rows, self._read_partitions(found.rows)))
+        values = self._read_partitions(found.rows, predicate.partition_texts)
+        listing = source.list_file_rows(add_partitions(found.rows, values))
         if listing is None:
             return None
         matched = np.asarray(found.rows[_MATCHED].combine_chunks())
@@ -561,13 +545,14 @@ class FilesDataFrame:
             files = self._file_rows.resolve_paths(files)
         return describe_files(add_partitions(files, self._read_partitions(found)))
 
-    def _read_partitions(self, found: pa.Table) -> pa.Table:
-        """Return the typed partition values of files."""
+    def _read_partitions(self, found: pa.Table, texts: Sequence[Column] = ()) -> pa.Table:
+        """Return the typed partition values of files, and some of their texts."""
         values: dict[str, Any] = {}
         for name, inner in self.layout.partition_fields.items():
             column = found["partition"].combine_chunks().field(inner)
             values[name] = column.cast(self.layout.partitions.field(name).type)
-        values |= {name: found[name] for name in found.column_names if is_partition_text(name)}
+        for text in texts:
+            values[text.name] = found[TEXTS].combine_chunks().field(self.layout.text_fields[text.name])
         return pa.table(values) if values else found.select([])
 
 
@@ -628,11 +613,6 @@ class _PruningSteps:
                 proven = proven | value
             matched = matched & proven
         return matched
-
-
-def _compares_text(conjunct: Conjunct) -> bool:
-    """Return whether a conjunct compares a partition value as text."""
-    return any(is_partition_text(column.path[0]) for column in find_columns(conjunct.predicate))
 
 
 def _measure(rows: pa.Table) -> Sizes:

@@ -85,7 +85,7 @@ class SparkEngine:
         from tamis.engines.spark.files_dataframe import FilesDataFrame
 
         check_session(self.spark)
-        files = None if predicate.partition_texts else FilesDataFrame.find(self.spark, source, predicate.columns)
+        files = FilesDataFrame.find(self.spark, source, predicate.list_data_columns(source.partition_columns))
         if files is None:
             return None
         with files:

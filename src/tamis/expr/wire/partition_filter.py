@@ -183,11 +183,15 @@ class PartitionFilter:
         filters = tuple(inner.with_columns(names) for inner in self.filters)
         return PartitionFilter(self.op, names.get(self.column, self.column), self.values, self.type, filters)
 
+    # With an expression of `tamis.col`, Python asks that expression, and the result is an expression.
+
     def __and__(self, other: PartitionFilter) -> PartitionFilter:
         return self._combine("and", other)
 
     def __or__(self, other: PartitionFilter) -> PartitionFilter:
         return self._combine("or", other)
+
+    __rand__, __ror__ = __and__, __or__
 
     def __invert__(self) -> PartitionFilter:
         return PartitionFilter.not_(self)
@@ -195,8 +199,11 @@ class PartitionFilter:
     def _combine(self, op: str, other: object) -> PartitionFilter:
         """Return the AND or OR of two filters. `a & b & c` is one AND of three, so that generated chains stay flat."""
         if isinstance(other, str):
-            both = f"pass both in a list, scan([filter, {other!r}])" if op == "and" else "write both as PartitionFilter"
-            raise TypeError(f"a PartitionFilter is not combined with SQL text: {both}")
+            both = f"[filter, {other!r}]" if op == "and" else f"[[filter], [{other!r}]]"
+            raise TypeError(
+                f"a PartitionFilter is not combined with SQL text: pass both in a list, scan({both}), or write the "
+                "text as an expression, such as tamis.col('id') < 5"
+            )
         if not isinstance(other, PartitionFilter):
             return cast("PartitionFilter", NotImplemented)
         parts = (part.filters if part.op == op else (part,) for part in (self, other))

@@ -16,6 +16,7 @@ from pyroaring import BitMap64
 
 from tamis import types
 from tamis.expr.nodes import TRUE, Column
+from tamis.formats.constants import add_partitions, read_partitions
 from tamis.formats.file_funnel import FileRequest
 from tamis.formats.file_rows import KEY
 from tamis.formats.iceberg.deletes.deleted_rows import DeleteReader
@@ -203,6 +204,8 @@ class IcebergTable:
             # Two entries of one file cannot be distinguished.
             return None
         listing = listing.take(found.to_numpy())
+        # The manifests have partition values in their types, and rows have the texts that a filter compares.
+        listing = replace(listing, files=add_partitions(listing.files, read_partitions(files)))
         self.storage.check_all_links(listing.files["path"])
         return listing
 

@@ -18,10 +18,8 @@ from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import (
     TRUE,
     AnyExpr,
-    Call,
     Column,
     Expr,
-    Literal,
     Name,
     and_,
     find_columns,
@@ -47,10 +45,9 @@ from tamis.scan.planning.projection import Path, narrow_schema, resolve_projecti
 from tamis.scan.reading.residual import Residual, check_functions
 from tamis.scan.report.report import Report
 from tamis.scan.scan import LazyScan, Scan, ScanRequest, describe_scan
-from tamis.skipping.predicate import get_partition_name, is_partition_text, make_predicate
+from tamis.skipping.predicate import is_partition_text, make_predicate, restore_partition_texts
 from tamis.table import Table, TableDescription, get_source
 from tamis.tuning import Tuning, check_tuning
-from tamis.types import STRING
 
 # --- Protected scan -------------------------------------------------------------------------------------------------
 #
@@ -105,7 +102,7 @@ class ProtectedScan(LazyScan):
                     f"{source.name} is under a policy, where a partition filter cannot be combined with OR with "
                     f"conditions that are tested after it, as in {to_display_sql(conjunct)}: write the filter as SQL"
                 )
-            (below if is_below else above).append(_restore_partition_texts(conjunct))
+            (below if is_below else above).append(restore_partition_texts(conjunct))
         self._residual = Residual(above) if above else None
         paths = [*self._projection, *(column.path for column in find_columns(and_(*above)))]
         self._scan = Scan(
@@ -193,17 +190,6 @@ class ProtectedScan(LazyScan):
 
 
 _FILE_COLUMNS = ("path", "size")
-
-
-def _restore_partition_texts(conjunct: Expr) -> Expr:
-    """Return a bound conjunct for another scan, which binds the texts of partition values itself."""
-
-    def restore(column: Column) -> Expr:
-        if is_partition_text(column.path[0]):
-            return Call("partition_text", (Literal(get_partition_name(column), STRING),))
-        return column
-
-    return replace_columns(conjunct, restore)
 
 
 def _find_raw_columns(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema) -> list[Any]:

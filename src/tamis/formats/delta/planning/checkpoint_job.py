@@ -31,7 +31,11 @@ from tamis.formats.delta.planning.file_batches import (
     read_batches,
 )
 from tamis.formats.delta.planning.log_fragments import FilePart
-from tamis.formats.delta.planning.partition_values import TypedPartitionValues, make_unreadable_value_error
+from tamis.formats.delta.planning.partition_values import (
+    TypedPartitionValues,
+    get_partition_strings,
+    make_unreadable_value_error,
+)
 from tamis.formats.delta.planning.prune_files import PartPruner, Request
 from tamis.formats.delta.schema import TableMetadata, parse_fields
 from tamis.formats.delta.snapshot import Snapshot
@@ -40,7 +44,7 @@ from tamis.formats.file_rows import KEY, FileRowsJob, FilesWithStatistics, read_
 from tamis.formats.jobs import Arguments, Engine, Item, Job, read_table, storage_to_arguments
 from tamis.formats.source import LEVELS
 from tamis.skipping.metadata import ROW_COUNT
-from tamis.skipping.predicate import Predicate
+from tamis.skipping.predicate import Predicate, make_partition_text
 from tamis.skipping.rewrite import Conjunct
 
 FUNCTION = "tamis.formats.delta.planning.checkpoint_job:prune_part"
@@ -205,7 +209,13 @@ def _to_files(batch: FileBatch, log: LogColumns, columns: Sequence[Column]) -> F
     files["logical_rows"] = compute_logical_rows(row_counts, batch.count_deleted(pa.array(rows)))
     files[KEY] = make_action_keys(files["path"], files["deletion_vector"])
     typed = batch.partition_values.expand()
-    return FilesWithStatistics(files, statistics, typed.values, _find_errors(typed, batch.metadata))
+    partitions = typed.values
+    if batch.partition_values.has_strings:
+        codes = pa.array(batch.partition_values.codes)
+        for name in batch.metadata.partition_columns:
+            texts = get_partition_strings(batch.partition_values, name, batch.metadata)
+            partitions = partitions.append_column(make_partition_text(name).name, texts.take(codes))
+    return FilesWithStatistics(files, statistics, partitions, _find_errors(typed, batch.metadata))
 
 
 def _find_errors(typed: TypedPartitionValues, metadata: TableMetadata) -> dict[int, TamisError]:

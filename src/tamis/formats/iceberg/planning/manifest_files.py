@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile, TableError
+from tamis.errors import CorruptFile, TableError, TamisError
 from tamis.expr.nodes import Column, find_columns
 from tamis.formats.constants import make_absent_type, make_absent_values, name_absent, name_partition
 from tamis.formats.errors import make_corrupt_snapshot_error
@@ -155,7 +155,7 @@ class FilePruner:
         if "dropped_key" in self.schema.names:
             files = files.append_column("dropped_key", given.dropped_keys)
         total = Sizes.of(files["size"])
-        texts = self._read_texts(spec, given)
+        texts = given.format_texts(request.predicate.partition_texts)
         for name, values in texts.items():
             files = files.append_column(name_partition(name), values)
         matched = np.zeros((files.num_rows, len(conjuncts)), bool)
@@ -217,14 +217,6 @@ class FilePruner:
             confirmed[np.asarray(found.selection)] = found.matched
         kept: npt.NDArray[np.bool_] = matched & (confirmed | ~unconfirmed)
         return kept
-
-    def _read_texts(self, spec: Spec, given: PartitionedFiles) -> dict[str, pa.StringArray]:
-        """Return the partition values that the filter compares as text, by column name."""
-        columns = self._request.predicate.partition_texts
-        if not columns:
-            return {}
-        found = PartitionTexts.of(spec, given.typed, given.keys)
-        return {column.name: found.get_texts(find_field_name(spec, get_partition_name(column))) for column in columns}
 
     def _describe_files(
         self,
@@ -327,9 +319,24 @@ class PartitionedFiles:
 
     def check_texts(self) -> None:
         """Raise if a partition filter would compare a value that is invalid for its type."""
-        for field in self._spec.prunable_fields:
-            if field.field_id in self.wrong and field.source is not None:
-                raise _make_value_error(field.source, self.location)
+        for error in self.find_errors().values():
+            raise error
+
+    def find_errors(self) -> dict[int, TamisError]:
+        """Return the errors of files with a partition value that is invalid for its type, by position."""
+        return {
+            int(file): _make_value_error(field.source, self.location)
+            for field in self._spec.prunable_fields
+            if field.field_id in self.wrong and field.source is not None
+            for file in np.flatnonzero(np.asarray(self.wrong[field.field_id]))
+        }
+
+    def format_texts(self, texts: Collection[Column]) -> dict[str, pa.StringArray]:
+        """Return the texts of partition values, by the names of their columns."""
+        if not texts:
+            return {}
+        found = PartitionTexts.of(self._spec, self.typed, self.keys)
+        return {text.name: found.get_texts(find_field_name(self._spec, get_partition_name(text))) for text in texts}
 
     @cached_property
     def keys(self) -> pa.Array:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import format_count
-from tamis.expr.nodes import Column
+from tamis.expr.nodes import Column, find_columns
 from tamis.formats.constants import list_constants
 from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.file_funnel import (
@@ -45,7 +45,7 @@ from tamis.formats.iceberg.partitioning.partition_bounds import (
     tighten_bounds,
 )
 from tamis.formats.iceberg.partitioning.partition_keys import PARTITION_FIELD
-from tamis.formats.iceberg.partitioning.specs import PartitionField, Spec
+from tamis.formats.iceberg.partitioning.specs import PartitionField, Spec, check_filter_name, list_filter_names
 from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.iceberg.planning.manifest_files import (
     STATISTICS_PREFIX,
@@ -65,7 +65,7 @@ from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport
-from tamis.skipping.predicate import Predicate
+from tamis.skipping.predicate import Predicate, get_partition_name, make_partition_text
 from tamis.skipping.rewrite import Conjunct
 
 
@@ -339,9 +339,14 @@ class IcebergFileRows:
         )
 
     def split_conjuncts(self, predicate: Predicate) -> tuple[Sequence[Conjunct], Sequence[Conjunct]]:
-        """Return every conjunct as one that prunes by statistics: here partition values are ordinary metadata
-        columns."""
-        return (), project_conjuncts(predicate, Spec(-1, self._fields))
+        """Return conjuncts on texts of partition values, and every conjunct as one that prunes by statistics: here
+        partition values are ordinary metadata columns."""
+        for text in predicate.partition_texts:
+            check_filter_name(get_partition_name(text), self.layout.specs, self.name)
+        names = {text.path for text in predicate.partition_texts}
+        columns = [{column.path for column in find_columns(each.predicate)} for each in predicate.conjuncts]
+        on_texts = [each for each, own in zip(predicate.conjuncts, columns, strict=True) if own and own <= names]
+        return on_texts, project_conjuncts(predicate, Spec(-1, self._fields))
 
     def resolve_paths(self, files: pa.Table) -> pa.Table:
         paths = self.relocation.resolve_all(files["path"])
@@ -375,7 +380,8 @@ def read_manifest_files(arguments: Arguments, item: bytes) -> Iterator[FilesWith
         # Deletes are matched to files later, when these are read.
         "logical_rows": pa.nulls(len(rows), rows.type) if arguments["has_deletes"] else rows,
     }
-    yield FilesWithStatistics(files, known)
+    texts = found.format_texts([make_partition_text(name) for name in list_filter_names(table.specs)])
+    yield FilesWithStatistics(files, known, pa.table(texts), found.find_errors())
 
 
 def _parse_layout(arguments: Arguments) -> Layout:
