@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,45 @@ def test_every_level_asks_the_handler(table: Path, where: str) -> None:
     assert plan.num_files == len(FILES)
     assert all(level["kept"] == level["total"] for level in plan.report.to_dict()["levels"])
     assert plan.report.to_dict()["levels"]
+
+
+class RecordBounds(ArrowExpressionHandler):
+    """A handler that records, for each number of rows that units have, the lower bounds of ids that it compares."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[int, set[int]] = {}
+
+    def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> Any:
+        evaluator = super().predicate_evaluator(schema, predicate)
+        names = {node.path[0] for node in walk(predicate) if isinstance(node, Column)}
+        return _RecordingEvaluator(evaluator, self.seen) if "lower:id" in names else evaluator
+
+
+@dataclass
+class _RecordingEvaluator:
+    evaluator: Any
+    seen: dict[int, set[int]]
+
+    def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
+        if {"lower:id", "row_count"} <= set(batch.schema.names):
+            for rows, lower in zip(
+                *(batch.column(name).to_pylist() for name in ("row_count", "lower:id")), strict=True
+            ):
+                self.seen.setdefault(rows, set()).add(lower)
+        return self.evaluator.eval(batch, selection)
+
+
+def test_a_conjunct_is_not_evaluated_below_the_files_that_prove_it(table: Path) -> None:
+    # Files 1, 4 and 7 prove the first conjunct by their partition, file 0 by its statistics, where the format has any.
+    where = "(kind = 1 OR id < 130) AND x > 1"
+    handler = RecordBounds()
+    opened = tamis.open(table, tuning=TUNING, handler=handler)
+    has_statistics = opened.format != "hive"
+    assert describe_plan(opened, where) == describe_plan(tamis.open(table, tuning=TUNING), where)
+    of_row_groups, of_pages = ({lower // 60 for lower in handler.seen[rows]} for rows in (30, 6))
+    assert of_row_groups == ({2} if has_statistics else {0, 2, 3, 5, 6})
+    assert of_pages == {2}
 
 
 def test_a_session_hands_its_handler_to_the_tables_of_queries(table: Path) -> None:

@@ -14,7 +14,10 @@ import pyarrow.compute as pc
 from tamis import types
 from tamis.errors import EvaluationError, to_one_line
 from tamis.skipping.handler import ARROW, ExpressionHandler
+from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.rewrite import Conjunct
+
+Bits = npt.NDArray[np.bool_]
 
 NO_STATISTICS = "no statistics"
 OVERLAPS = "overlaps"
@@ -48,7 +51,7 @@ class Pruned:
     """For each conjunct, the units that it skips and no earlier conjunct does: each skipped unit counts once."""
 
     @property
-    def matched(self) -> npt.NDArray[np.bool_]:
+    def matched(self) -> Bits:
         """`matched[i, j]`: remaining unit i is fully matched by conjunct j."""
         found = np.zeros((self.remaining.num_rows, len(self.fully_matched)), bool)
         for position, each in enumerate(self.fully_matched):
@@ -62,23 +65,59 @@ def prune(
     *,
     handler: ExpressionHandler = ARROW,
     with_matches: bool = True,
+    proven: Bits | None = None,
 ) -> Pruned:
-    """Skip the units of a metadata batch in which some conjunct cannot be TRUE; `handler` evaluates all answers."""
-    answers = [_evaluate_keeps(units, conjunct, handler) for conjunct in conjuncts]
+    """Skip the units of a metadata batch in which some conjunct cannot be TRUE; `handler` evaluates all answers.
+
+    `proven[i, j]`: unit i is part of a unit that is fully matched by conjunct j, which is not evaluated for it.
+    """
+    is_asked = [_find_asked(proven, position) for position in range(len(conjuncts))]
+    asked = [_select_units(units, conjunct, mask) for conjunct, mask in zip(conjuncts, is_asked, strict=True)]
+    answers = [_evaluate_keeps(own, conjunct, handler) for own, conjunct in zip(asked, conjuncts, strict=True)]
     selection = _repeat(True, units)
     skipped_by = []
-    for kept, _ in answers:
+    for (answer, _), mask in zip(answers, is_asked, strict=True):
+        kept = _add_proven(answer, mask)
         skipped_by.append(pc.and_not(selection, kept))
         selection = pc.and_(selection, kept)
     # Full matches matter only for the units that are read, usually few.
-    remaining = units if selection.true_count == units.num_rows else units.filter(selection)
-    matches = [lru_cache(partial(_evaluate_matches, remaining, conjunct, handler)) for conjunct in conjuncts]
+    is_all = selection.true_count == units.num_rows
+    remaining = units if is_all else units.filter(selection)
+    is_left = [mask if mask is None or is_all else mask[np.asarray(selection)] for mask in is_asked]
+    matches = [
+        lru_cache(partial(_evaluate_matches, remaining, conjunct, handler, mask))
+        for conjunct, mask in zip(conjuncts, is_left, strict=True)
+    ]
     outcomes = tuple(
-        _make_outcome(units, conjunct, handler, kept, skipped.true_count, whole, error)
-        for conjunct, (kept, error), skipped, whole in zip(conjuncts, answers, skipped_by, matches, strict=True)
+        _make_outcome(own, conjunct, handler, kept, skipped.true_count, whole, error, has_proofs=mask is not None)
+        for own, conjunct, (kept, error), skipped, whole, mask in zip(
+            asked, conjuncts, answers, skipped_by, matches, is_asked, strict=True
+        )
     )
     fully_matched = tuple(whole() for whole in matches) if with_matches else ()
     return Pruned(selection, fully_matched, outcomes, remaining, tuple(skipped_by))
+
+
+def _find_asked(proven: Bits | None, position: int) -> Bits | None:
+    """Return the units for which a conjunct is evaluated; None for all."""
+    return None if proven is None or not proven[:, position].any() else ~proven[:, position]
+
+
+def _select_units(units: pa.RecordBatch, conjunct: Conjunct, is_asked: Bits | None) -> pa.RecordBatch:
+    """Return the units for which a conjunct is evaluated, with the metadata that it uses."""
+    if is_asked is None:
+        return units
+    used = [name for name in units.schema.names if name in conjunct.metadata_names or name == ROW_COUNT.name]
+    return units.select(used).filter(pa.array(is_asked))
+
+
+def _add_proven(answer: pa.BooleanArray, is_asked: Bits | None) -> pa.BooleanArray:
+    """Return an answer for all units: TRUE for those for which the conjunct was not evaluated."""
+    if is_asked is None:
+        return answer
+    everything = np.ones(len(is_asked), bool)
+    everything[is_asked] = np.asarray(answer)
+    return pa.array(everything)
 
 
 def _repeat(value: bool, units: pa.RecordBatch) -> pa.BooleanArray:
@@ -97,7 +136,13 @@ def _evaluate_keeps(
         return _repeat(True, units), error
 
 
-def _evaluate_matches(units: pa.RecordBatch, conjunct: Conjunct, handler: ExpressionHandler) -> pa.BooleanArray:
+def _evaluate_matches(
+    units: pa.RecordBatch, conjunct: Conjunct, handler: ExpressionHandler, is_asked: Bits | None
+) -> pa.BooleanArray:
+    return _add_proven(_match_units(_select_units(units, conjunct, is_asked), conjunct, handler), is_asked)
+
+
+def _match_units(units: pa.RecordBatch, conjunct: Conjunct, handler: ExpressionHandler) -> pa.BooleanArray:
     if _has_no_metadata(units, conjunct):
         return _repeat(False, units)
     try:
@@ -113,8 +158,9 @@ def _evaluate_matches(units: pa.RecordBatch, conjunct: Conjunct, handler: Expres
 
 
 def _has_no_metadata(units: pa.RecordBatch, conjunct: Conjunct) -> bool:
-    """Return whether the batch lacks all metadata of the conjunct, as partitions do for data columns."""
-    return bool(conjunct.metadata_names) and conjunct.metadata_names.isdisjoint(units.schema.names)
+    """Return whether the batch is empty, or lacks all metadata of the conjunct, as partitions do for data columns."""
+    names = conjunct.metadata_names
+    return not units.num_rows or (bool(names) and names.isdisjoint(units.schema.names))
 
 
 def _make_outcome(
@@ -125,12 +171,16 @@ def _make_outcome(
     skipped: int,
     whole: Callable[[], pa.BooleanArray],
     error: EvaluationError | None,
+    *,
+    has_proofs: bool,
 ) -> ConjunctOutcome:
     if error is not None:
         # The message of the error itself shows the rewritten predicate, which means nothing to users.
         reason: str | None = f"not computable from bounds: {to_one_line(error.__cause__ or error)}"
     elif kept.true_count < units.num_rows:
         reason = None if skipped else SKIPPED_BEFORE
+    elif has_proofs and not units.num_rows:
+        reason = None
     else:
         reason = _explain_unused(units, conjunct, handler, whole)
     return ConjunctOutcome(conjunct.text, skipped, reason)

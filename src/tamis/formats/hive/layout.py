@@ -16,7 +16,7 @@ import difflib
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -74,6 +74,11 @@ class PartitionDirectories:
     @property
     def num_directories(self) -> int:
         return len(self.paths)
+
+    def slice(self, start: int, count: int | None = None) -> PartitionDirectories:
+        """Return some of the directories, by default all from `start` on."""
+        paths, values, raw = (each.slice(start, count) for each in (self.paths, self.values, self.raw))
+        return replace(self, paths=paths, values=values, raw=raw)
 
 
 class HiveLayout:

@@ -10,13 +10,21 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import UnsupportedFeature
 from tamis.expr.nodes import find_columns
 from tamis.formats.constants import list_constants, read_partitions
-from tamis.formats.file_funnel import LOGICAL_ROWS, FileMetrics, Sizes, mark_data_conjuncts
+from tamis.formats.file_funnel import (
+    LOGICAL_ROWS,
+    FileMetrics,
+    PrunedFiles,
+    Sizes,
+    limit_files,
+    mark_data_conjuncts,
+)
 from tamis.formats.hive.layout import (
     FILE_COLUMNS,
     HiveLayout,
@@ -39,6 +47,9 @@ from tamis.skipping.prune import NO_STATISTICS, NO_UNITS_LEFT, ConjunctOutcome, 
 from tamis.skipping.rewrite import Conjunct
 from tamis.tuning import Tuning
 from tamis.types import replace_view_types, type_name
+
+MAX_FOOTERS_FOR_LIMIT = 256
+"""The maximum number of footers that are read before rows are, to list fewer directories for a limit."""
 
 
 @dataclass(frozen=True)
@@ -168,23 +179,63 @@ class HiveTable:
         for column in predicate.mentioned:
             if column.path[0] in directories.unreadable:
                 raise directories.unreadable[column.path[0]]
-        files = self.layout.list_files(directories)
-        partitions = read_partitions(files)
+        found, note = self._prune_files(directories, pruner, predicate, limit)
         reports = [pruner.report(directories, self.layout.partition_types.note)] if self.partition_columns else []
-        sizes = Sizes.of(files["size"])
         is_on = "files" in levels
-        outcomes = _make_file_outcomes(predicate, partitions) if is_on else ()
-        metrics = FileMetrics(sizes, sizes, sizes, of_statistics=outcomes)
-        reports.append(metrics.describe_files([None if is_on else SWITCHED_OFF, self.layout.note]))
-        listing = FileListing(
-            files,
-            tuple(reports),
-            matched=pruner.find_matches(partitions, predicate.conjuncts, len(files)),
-            unreadable=directories.unreadable,
-        )
+        outcomes = _make_file_outcomes(predicate, read_partitions(found.files)) if is_on else ()
+        metrics = replace(found.metrics, of_statistics=outcomes + found.metrics.of_statistics)
+        reports.append(metrics.describe_files([None if is_on else SWITCHED_OFF, self.layout.note, note]))
+        files, matched = found.files.drop_columns([LOGICAL_ROWS]), found.matched
+        listing = FileListing(files, tuple(reports), matched=matched, unreadable=directories.unreadable)
         return (
             listing if self.index is None else self.index.prune_listing(listing, predicate, levels, with_rows=with_rows)
         )
+
+    def _prune_files(
+        self, directories: PartitionDirectories, pruner: DirectoryPruner, predicate: Predicate, limit: int | None
+    ) -> tuple[PrunedFiles, str | None]:
+        """Return the files of directories, and a note; if partition values prove the filter, only those for a limit."""
+        total, conjuncts = directories.num_directories, predicate.conjuncts
+        may_stop = bool(limit) and total > 1 and self.planning is None and self.index is None
+        if limit is None or not may_stop or not pruner.find_matches(directories.values, conjuncts, total).all():
+            files, listed, limit = _add_row_counts(self.layout.list_files(directories), ()), total, None
+        else:
+            files, listed = self._list_files_for_limit(directories, limit)
+        sizes = Sizes.of(files["size"])
+        matched = pruner.find_matches(read_partitions(files), conjuncts, len(files))
+        note = f"limit {limit}: {total - listed:,} of {total:,} partitions were not listed" if listed < total else None
+        return limit_files(PrunedFiles(files, matched, FileMetrics(sizes, sizes, sizes)), limit), note
+
+    def _list_files_for_limit(self, directories: PartitionDirectories, limit: int) -> tuple[pa.Table, int]:
+        """Return the files of the first directories, in which footers count `limit` rows, and how many these are.
+
+        If `MAX_FOOTERS_FOR_LIMIT` footers are not enough, the files of all directories are returned.
+        """
+        found: list[pa.Table] = []
+        rows = footers = listed = 0
+        while listed < directories.num_directories and rows < limit:
+            # Twice as many each time, so that a large limit takes few rounds; without footers, all that are left.
+            some = directories.slice(listed, max(1, listed) if footers < MAX_FOOTERS_FOR_LIMIT else None)
+            files = self.layout.list_files(some)
+            counts = self._count_rows(files, limit - rows, MAX_FOOTERS_FOR_LIMIT - footers)
+            found.append(_add_row_counts(files, counts))
+            rows, footers, listed = rows + sum(counts), footers + len(counts), listed + some.num_directories
+        files = pa.concat_tables(found)
+        return files.take(pc.sort_indices(files["path"])), listed
+
+    def _count_rows(self, files: pa.Table, limit: int, most: int) -> list[int]:
+        """Return the row counts of the first files, until `limit` rows are found or `most` footers were read."""
+
+        def count(file: dict[str, Any]) -> int:
+            footer, _ = load_footer(self.storage, file["path"], file["size"], file["modified_ns"])
+            return int(footer.metadata.num_rows)
+
+        wanted = files.select(list(FILE_COLUMNS)).slice(0, most).to_pylist()
+        counts: list[int] = []
+        while len(counts) < len(wanted) and sum(counts) < limit:
+            some = wanted[len(counts) : 2 * len(counts) + 1]
+            counts += run_in_threads(count, some, self.storage.threads)
+        return counts
 
     needs_keys: ClassVar[bool] = False
 
@@ -192,6 +243,12 @@ class HiveTable:
         """Return files that were listed before as a listing without reports."""
         names = [*FILE_COLUMNS, *list_constants(files.column_names)]
         return FileListing(files.select(names), (), files[LOGICAL_ROWS].combine_chunks())
+
+
+def _add_row_counts(files: pa.Table, counts: Sequence[int]) -> pa.Table:
+    """Return files with the row counts of the first ones; those of the others are unknown."""
+    unknown = pa.nulls(len(files) - len(counts), types.LONG)
+    return files.append_column(LOGICAL_ROWS, pa.concat_arrays([pa.array(counts, types.LONG), unknown]))
 
 
 def _read_schemas(storage: Storage, layout: HiveLayout, int96: Int96) -> list[tuple[pa.Schema, str]]:

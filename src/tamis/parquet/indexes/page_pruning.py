@@ -182,10 +182,9 @@ class RowRangePruner:
         return self._opened
 
     def narrow(self, remaining: Remaining, levels: Collection[str]) -> tuple[Remaining, list[LevelReport]]:
-        """Apply the levels in order. Row ranges that are fully matched are not tested again.
+        """Apply the levels in order. No conjunct is tested again for row ranges that it fully matches.
 
-        Neither is a conjunct that fully matches all of them. The report of a level that was not applied has no
-        outcomes.
+        The report of a level that was not applied has no outcomes.
         """
         residual = remaining.residual
         is_tested: Bits = np.any(residual, axis=0, keepdims=False)
@@ -266,7 +265,7 @@ class RowRangePruner:
         # Predicates with answers are longer, so they are used only if there are answers.
         conjuncts = self._filter.with_questions.conjuncts if self._has_answers else self._filter.conjuncts
         self.evidence.append(Evidence(remaining, units, self._filter.align(conjuncts)))
-        pruned = prune(units, conjuncts, handler=self._filter.handler)
+        pruned = prune(units, conjuncts, handler=self._filter.handler, proven=~remaining.residual)
         after = remaining.keep(np.asarray(pruned.selection), pruned.remaining)
         after = replace(after, residual=after.residual & ~pruned.matched)
         return _LevelResult(after, len(remaining.starts), pruned.outcomes)

@@ -121,8 +121,8 @@ def plan_row_groups(
 
     `names` maps the physical column names of files to the table's, if they differ. With `keep_contents`, the contents
     of small files are returned for reading; otherwise footers of files in the `index` are not read. The metadata of
-    `with_statistics` columns is returned too, even if the filter does not mention them. A conjunct that fully matches
-    all files is not tested again.
+    `with_statistics` columns is returned too, even if the filter does not mention them. A conjunct is not tested again
+    for the row groups of a file that it fully matches.
     """
     files, partitions = listing.files, listing.partitions
     conjuncts = predicate.conjuncts
@@ -164,7 +164,8 @@ def plan_row_groups(
     if not enabled:
         report.note = SWITCHED_OFF
         return RowGroups(units, rows, ~matched[units.file], report, contents, batch)
-    pruned = prune(batch, tested, handler=predicate.handler)
+    proven = matched[units.file][:, is_tested]
+    pruned = prune(batch, tested, handler=predicate.handler, proven=proven if proven.any() else None)
     kept = units.take(np.asarray(pruned.selection))
     residual = ~matched[kept.file]
     residual[:, is_tested] &= ~pruned.matched
