@@ -30,7 +30,7 @@ from tamis.expr.literals import cast_literal, literal
 from tamis.expr.nodes import BETWEEN, IMPLICIT, AnyExpr, Call, Column, Leaf, Literal, Name, Spelling, transform
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text, type_from_name, type_name
 
-_SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
+SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
 """Functions with a second syntax, as in `substring(a FROM 1)`: conditions among their arguments need brackets."""
 
 Form = OneOf["cast", "prefix", "suffix"]
@@ -191,7 +191,7 @@ def _lay_out(node: Call[Leaf], max_items: int | None) -> tuple[int, list[_Part]]
             # Display shows the filter as its user wrote it.
             return Precedence.CALL, [f"partition filter {text}"]
         case Call(function, args):
-            needed = Precedence.SUM if function in _SPECIAL_SYNTAX else 0
+            needed = Precedence.SUM if function in SPECIAL_SYNTAX else 0
             return Precedence.CALL, [
                 f"{function if _SIMPLE_NAME.fullmatch(function) else quote_name(function)}(",
                 *_join_parts([(arg, needed) for arg in args], ", "),
