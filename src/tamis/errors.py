@@ -17,7 +17,7 @@
     │   └── MissingFile         a planned file that no longer exists
     ├── AccessDenied            a table, or a use of it, that the policies forbid
     ├── StorageError            a file system that refused or failed
-    ├── EngineError             an engine, such as a Spark session, that could not run a job
+    ├── EngineError             an engine (a Spark session, a user's own handler) that could not run a job
     ├── MissingDependency       an optional package that is not installed
     ├── InvalidArgument         an argument with an invalid value or type
     │   ├── MissingValue        a query parameter without a value
@@ -151,6 +151,16 @@ def to_one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def make_user_code_error(owner: object, task: str, error: Exception) -> EngineError:
+    """Return the error for an object of the user whose code raised an error of its own.
+
+    >>> str(make_user_code_error([], "sort the files", ValueError("no order")))
+    'list could not sort the files: ValueError: no order'
+    """
+    name, message = type(error).__name__, to_one_line(error)
+    return EngineError(f"{type(owner).__name__} could not {task}: {name if message == name else f'{name}: {message}'}")
+
+
 class Position(int):
     """The 1-based position of a character in a text, with its line and column if the text has several lines."""
 
@@ -259,7 +269,7 @@ class StorageError(TamisError):
 
 
 class EngineError(TamisError):
-    """An engine, such as a Spark session, that could not run a job."""
+    """An engine, such as a Spark session or a user's own handler, that could not run a job."""
 
 
 class MissingDependency(TamisError):

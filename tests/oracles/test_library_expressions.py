@@ -182,7 +182,7 @@ def test_O3_a_polars_expression_returns_the_rows_that_polars_returns(
 
 @pytest.fixture(scope="module")
 def datafusion() -> Any:
-    return pytest.importorskip("datafusion", reason="datafusion comes with the bench extra")
+    return pytest.importorskip("datafusion", reason="datafusion is not installed: `make test-interop` installs it")
 
 
 def draw_datafusion_atom(draw: st.DrawFn, datafusion: Any) -> Any:
@@ -257,6 +257,7 @@ def draw_datafusion_predicate(draw: st.DrawFn, datafusion: Any, depth: int) -> A
             return datafusion.functions.when(parts[0], parts[1]).otherwise(parts[2])
 
 
+@pytest.mark.interop
 @given(table=tables(), data=st.data(), rows_per_group=st.integers(1, 12))
 def test_O3_a_datafusion_expression_returns_the_rows_that_datafusion_returns(
     tmp_path_factory: pytest.TempPathFactory, datafusion: Any, table: pa.Table, data: st.DataObject, rows_per_group: int

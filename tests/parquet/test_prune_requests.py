@@ -15,7 +15,7 @@ import pytest
 from builders.parquet.bloom import read_filters, read_layouts
 from builders.parquet.footers import CHUNK_VALUES, FILE_ROWS, GROUP_ROWS, add_to_numbers
 from tamis import TamisError
-from tamis.errors import CorruptFile, InvalidArgument, UnknownArgument
+from tamis.errors import CorruptFile, EngineError, InvalidArgument, MissingFile, UnknownArgument
 from tamis.io.ranges import RangedFile
 from tamis.parquet import (
     BloomFilter,
@@ -423,7 +423,7 @@ def test_a_damaged_filter_of_a_provider_excludes_nothing(file: Path, stored: dic
     [
         (object(), r"bloom_filters must be a provider with a method bloom_filters\(chunks\), found an object"),
         (MemoryProvider([]), "must return a mapping .* found a list"),  # type: ignore[arg-type]
-        (MemoryProvider({(0, 1): "text"}), "row group 0, column 1 must be a BloomFilter or bytes, found a str"),
+        (MemoryProvider({(0, 1): "text"}), "column 1 by MemoryProvider must be a BloomFilter or bytes, found a str"),
         (AsyncMemoryProvider({}), r"AsyncMemoryProvider is asynchronous: await prune_async\(\)"),
     ],
 )
@@ -486,14 +486,72 @@ def test_prune_async_does_not_block_the_event_loop(file: Path) -> None:
 
 
 class FailingProvider:
-    async def bloom_filters(self, chunks: Sequence[Chunk]) -> Mapping[Chunk, Any]:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def bloom_filters(self, chunks: Sequence[Chunk]) -> Mapping[Chunk, Any]:
+        raise self.error
+
+
+class AsyncFailingProvider(FailingProvider):
+    async def bloom_filters(self, chunks: Sequence[Chunk]) -> Mapping[Chunk, Any]:  # type: ignore[override]
+        raise self.error
+
+
+class FailingMapping(dict[Chunk, Any]):
+    def get(self, key: Any, default: Any = None) -> Any:
         raise LookupError("no filters today")
 
 
-def test_an_error_of_a_provider_is_raised(file: Path) -> None:
-    request = PruneRequest(file).with_predicate("code = 'c00421'").with_bloom_filters(FailingProvider())
-    with pytest.raises(LookupError, match="no filters today"):
-        asyncio.run(request.prune_async())
+def prune_with(file: Path, provider: Any, *, is_async: bool = False) -> PruneResult:
+    request = PruneRequest(file).with_predicate("code = 'c00421'").with_bloom_filters(provider)
+    return asyncio.run(request.prune_async()) if is_async else request.prune()
+
+
+@pytest.mark.parametrize(
+    ("make", "is_async"), [(FailingProvider, False), (FailingProvider, True), (AsyncFailingProvider, True)]
+)
+@pytest.mark.parametrize("error", [LookupError("no filters today"), pa.ArrowInvalid("no"), ZeroDivisionError()])
+def test_an_error_of_a_provider_names_the_provider(
+    file: Path, make: type[FailingProvider], is_async: bool, error: Exception
+) -> None:
+    text = rf"^{make.__name__} could not return the Bloom filters of .* \(0, 1\), .*: {type(error).__name__}"
+    with pytest.raises(EngineError, match=text) as caught:
+        prune_with(file, make(error), is_async=is_async)
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("make", "is_async"), [(FailingProvider, False), (FailingProvider, True), (AsyncFailingProvider, True)]
+)
+def test_errors_of_tamis_pass_through_a_provider(file: Path, make: type[FailingProvider], is_async: bool) -> None:
+    error = MissingFile("the sidecar file is gone")
+    with pytest.raises(MissingFile) as caught:
+        prune_with(file, make(error), is_async=is_async)
+    assert caught.value is error
+
+
+def test_an_interrupt_passes_through_a_provider(file: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        prune_with(file, FailingProvider(KeyboardInterrupt()))
+
+
+@pytest.mark.parametrize("make", [MemoryProvider, AsyncMemoryProvider])
+def test_a_mapping_of_a_provider_that_fails_names_the_provider(file: Path, make: Any) -> None:
+    with pytest.raises(EngineError, match=rf"^{make.__name__} could not return the Bloom filters") as caught:
+        prune_with(file, make(FailingMapping()), is_async=make is AsyncMemoryProvider)
+    assert isinstance(caught.value.__cause__, LookupError)
+
+
+def test_a_wrong_filter_of_an_asynchronous_provider_names_the_provider(file: Path) -> None:
+    with pytest.raises(InvalidArgument, match="column 1 by AsyncMemoryProvider must be a BloomFilter or bytes"):
+        prune_with(file, AsyncMemoryProvider({(0, 1): "text"}), is_async=True)
+
+
+def test_bytes_with_gaps_of_a_provider_are_an_error(file: Path) -> None:
+    filters = {(0, 1): memoryview(bytes(64))[::2]}
+    with pytest.raises(EngineError, match=r"^MemoryProvider could not return the Bloom filters"):
+        prune_with(file, MemoryProvider(filters))
 
 
 class EndlessProvider:

@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -235,6 +236,63 @@ class Nonsense(KeepAll):
 def test_a_handler_that_returns_no_selection_vector_is_an_error(table: Path) -> None:
     with pytest.raises(tamis.TamisError, match=r"BooleanArray without nulls, one value for each of the .* Nonsense"):
         tamis.open(table, handler=Nonsense()).scan("id < 70").plan()
+
+
+class Failing(KeepAll):
+    """A handler whose evaluators raise an error, or that raises it itself."""
+
+    def __init__(self, error: BaseException, while_preparing: bool = False) -> None:
+        self.error, self.while_preparing = error, while_preparing
+
+    def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> KeepAll:
+        if self.while_preparing:
+            raise self.error
+        return self
+
+    def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
+        raise self.error
+
+
+@pytest.mark.parametrize("while_preparing", [False, True])
+@pytest.mark.parametrize("error", [ValueError("boom"), duckdb.InvalidInputException("boom"), pa.ArrowInvalid("boom")])
+@pytest.mark.parametrize("where", ["kind = 1", "id < 70", "name = 'n3'"])
+def test_an_error_of_a_handler_names_the_handler_and_the_predicate(
+    table: Path, where: str, error: Exception, while_preparing: bool
+) -> None:
+    column = where.split()[0]
+    message = rf"^Failing could not evaluate .*{column}.*: {type(error).__name__}: boom$"
+    with pytest.raises(tamis.errors.EngineError, match=message) as caught:
+        tamis.open(table, tuning=TUNING, handler=Failing(error, while_preparing)).scan(where).plan("pages")
+    assert caught.value.__cause__ is error
+
+
+def test_an_error_of_a_sessions_handler_names_the_handler(table: Path) -> None:
+    session = tamis.connect(handler=Failing(ValueError("boom")))
+    session.register("t", str(table))
+    with pytest.raises(tamis.errors.EngineError, match=r"^Failing could not evaluate .*: ValueError: boom$"):
+        session.sql("SELECT count(*) AS n FROM t WHERE id < 70").to_arrow()
+
+
+class Unprepared(KeepAll):
+    def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> Any:
+        return None
+
+
+def test_a_handler_that_returns_no_evaluator_is_an_error(table: Path) -> None:
+    with pytest.raises(tamis.errors.EngineError, match=r"^Unprepared could not evaluate .*'eval'"):
+        tamis.open(table, handler=Unprepared()).scan("id < 70").plan()
+
+
+def test_errors_of_tamis_and_interrupts_pass_through_a_handler(table: Path) -> None:
+    for error in (tamis.errors.StorageError("the cache is gone"), KeyboardInterrupt()):
+        with pytest.raises(type(error)) as caught:
+            tamis.open(table, handler=Failing(error)).scan("id < 70").plan()
+        assert caught.value is error
+
+
+def test_a_handler_that_cannot_compute_a_value_skips_nothing(table: Path) -> None:
+    failing = Failing(tamis.errors.EvaluationError("overflow"))
+    assert tamis.open(table, handler=failing).scan("id < 70").plan().num_files == len(FILES)
 
 
 @pytest.mark.parametrize("make", [tamis.open, lambda *_, **options: tamis.connect(**options)])

@@ -24,7 +24,7 @@ DAYS = Unit(date(2024, 1, 1), date(2024, 12, 31))
         (DATE, "month(x) = 3", DAYS, "function on column: month(x)"),
         (TIMESTAMP, "hour(x) = 3", Unit(0, 10**12), "function on column: hour(x)"),
         (TEXT, "upper(x) = 'A'", Unit("a", "z"), "function on column: upper(x)"),
-        (TEXT, "substr(x, 2, 1) = 'a'", Unit("a", "z"), "function on column: substring(x, 2, 1)"),
+        (TEXT, "substr(x, 2, 1) = 'a'", Unit("a", "z"), "function on column: substr(x, 2, 1)"),
         (TEXT, "length(x) > 3", Unit("a", "z"), "function on column: length(x)"),
         (DOUBLE, "x * 0 = 1", Unit(1.0, 9.0, 0, 0), "function on column: x * 0"),
         (INT, "coalesce(x, 7) = 7", Unit(1, 9), "function on column: coalesce(x, 7)"),

@@ -26,6 +26,7 @@ from tamis.expr.literals import cast_literal, parse_number, parse_special_float,
 from tamis.expr.names import refuse_quoted_names, resolve
 from tamis.expr.nodes import (
     FALSE,
+    IMPLICIT,
     NULL,
     TRUE,
     AnyExpr,
@@ -34,6 +35,7 @@ from tamis.expr.nodes import (
     Expr,
     Literal,
     Name,
+    Spelling,
     and_,
     find_columns,
     fold,
@@ -166,7 +168,7 @@ def _bind_isnan(call: Call, value: Expr) -> Expr:
         return call
     if not pa.types.is_floating(data_type):
         return FALSE
-    return Call("<=>", (value, Literal(float("nan"), data_type)))
+    return Call("<=>", (value, Literal(float("nan"), data_type)), spelling=Spelling("isnan", (0,)))
 
 
 def _bind_logic(call: Call, args: tuple[Expr, ...]) -> Expr:
@@ -289,7 +291,7 @@ def format_expression_position(expr: AnyExpr) -> str:
 def _cast_text_to_number(text: Expr, number_type: pa.DataType) -> Expr:
     """Cast a text that is compared with a number: text that is not a number becomes NULL."""
     target = "bigint" if pa.types.is_integer(number_type) else "double"
-    return Call("try_cast", (text, Literal(target, types.STRING)))
+    return Call("try_cast", (text, Literal(target, types.STRING)), spelling=IMPLICIT)
 
 
 def compare_with_neighbours(function: str, value: Expr, neighbours: Neighbours, data_type: pa.DataType) -> Expr:
@@ -415,7 +417,7 @@ def _cast_to(expr: Expr, source: pa.DataType, target: pa.DataType) -> Expr:
     if source == target:
         return expr
     function = "try_cast" if is_text(source) and not is_text(target) else "cast"
-    return Call(function, (expr, Literal(type_name(target), types.STRING)))
+    return Call(function, (expr, Literal(type_name(target), types.STRING)), spelling=IMPLICIT)
 
 
 # --- Exact coercion of literals to the type of the column they are compared with --------------------------------------

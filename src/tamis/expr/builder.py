@@ -25,8 +25,8 @@ from tamis.errors import (
 )
 from tamis.expr.functions.table import FUNCTIONS, Function
 from tamis.expr.literals import literal
-from tamis.expr.nodes import FALSE, AnyExpr, Call, Column, Leaf, Literal, Name, not_
-from tamis.expr.sql.printer import to_display_sql, to_sql
+from tamis.expr.nodes import BETWEEN, FALSE, AnyExpr, Call, Column, Leaf, Literal, Name, not_
+from tamis.expr.sql.printer import restore_spelling, to_display_sql, to_sql
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.types import type_from_name, type_name
 
@@ -48,7 +48,7 @@ class Expression:
         self.node = node
 
     def __repr__(self) -> str:
-        return f"Expression<{to_sql(self.node, max_items=10)}>"
+        return f"Expression<{to_sql(restore_spelling(self.node), max_items=10)}>"
 
     def to_sql(self) -> str:
         """Return the expression as SQL in Spark's dialect."""
@@ -83,7 +83,7 @@ class Expression:
 
     def between(self, low: object, high: object) -> Expression:
         """Return whether the value is between two others, both included."""
-        return Expression(Call("and", ((self >= low).node, (self <= high).node), is_between=True))
+        return Expression(Call("and", ((self >= low).node, (self <= high).node), spelling=BETWEEN))
 
     def isin(self, *values: object) -> Expression:
         """Return whether the value is one of `values`: several arguments, or one list, set, array or other iterable."""

@@ -61,7 +61,6 @@ _MARKS = frozenset((AS_ARROW, AS_DATAFUSION, AS_ICEBERG, AS_POLARS))
 _FLOAT = pa.float32()
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())
 _COMMON_TYPES = ("case", "coalesce")
-_SIGNS = ("negate", "abs")
 _T = TypeVar("_T")
 
 
@@ -72,15 +71,17 @@ def mark(library: str, expr: Unbound) -> Unbound:
             return Call(library, (expr,))
         case Call(function, args) if is_comparison(expr):
             return Call(library, (expr,)) if all(map(_may_be_number, args)) else expr
-        case Call(function) if function in ("in", *_COMMON_TYPES, *_SIGNS) or _is_arithmetic(function):
+        case Call(function) if function in ("in", *_COMMON_TYPES) or is_arithmetic(function):
             return Call(library, (expr,))
         case _:
             return expr
 
 
-def _is_arithmetic(function: str) -> bool:
+def is_arithmetic(function: str) -> bool:
+    """Return whether a function computes a number from one or two numbers; `+` and `-` also do other things."""
     row = FUNCTIONS.get(function)
-    return row is not None and row.operator in (Precedence.SUM, Precedence.PRODUCT)
+    is_operator = row is not None and row.operator in (Precedence.SUM, Precedence.PRODUCT)
+    return is_operator or (row is not None and row.arguments == ("number",))
 
 
 def _may_be_number(expr: Unbound) -> bool:
@@ -135,8 +136,7 @@ def _round_to_float(
 ) -> Expr:
     """Bind a call; arithmetic has single precision if its operands have."""
     bound = bind_call(call)
-    is_number_function = call.function in _SIGNS or _is_arithmetic(call.function)
-    if not is_number_function or not is_single([type_of(arg) for arg in call.args]):
+    if not is_arithmetic(call.function) or not is_single([type_of(arg) for arg in call.args]):
         return bound
     return Call("cast", (bound, Literal("float", types.STRING)))
 
@@ -239,7 +239,7 @@ def _cast_items(call: Call) -> Call:
 def _bind_polars_call(call: Call, bind_call: Callable[[Call], Expr]) -> Expr:
     is_untyped = [is_marked(arg) for arg in call.args]
     plain = tuple(map(remove_mark, call.args))
-    if all(is_untyped) and (call.function in _SIGNS or _is_arithmetic(call.function)):
+    if all(is_untyped) and is_arithmetic(call.function):
         # A sum of untyped numbers is an untyped number, a quotient is a double.
         bound = _fold_numbers(call.function, plain)
         return bound if call.function == "/" else Call(AS_POLARS, (bound,))

@@ -112,18 +112,35 @@ class Literal:
         return self.value is None
 
 
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How its user wrote a call that is stored as one of another function: `nvl(x, 0)` is a call of `coalesce`.
+
+    The arguments are texts, and numbers of arguments of the stored call; None stands for all of these.
+    """
+
+    function: str
+    args: tuple[int | str, ...] | None = None
+
+
+BETWEEN = Spelling("between")
+"""The spelling of an AND of two comparisons that was written as BETWEEN."""
+IMPLICIT = Spelling("")
+"""The spelling of a call that was not written, such as the cast of an operand: its first argument was written."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(Generic[L_co]):
     """A function or an operator applied to arguments. `tamis.expr.functions.table` lists the supported ones.
 
-    `position` is the 1-based character of an unsupported function in the SQL text. `is_between` says that an AND of two
-    comparisons was written as BETWEEN, so that it is printed like that. Equality ignores both.
+    `position` is the 1-based character of an unsupported function in the SQL text. `spelling` says how the call was
+    written, if it was as another function. Equality ignores both.
     """
 
     function: str
     args: tuple[Tree[L_co], ...]
     position: int | None = None
-    is_between: bool = False
+    spelling: Spelling | None = None
     _hash: int = field(init=False, default=0)
     _evaluable: bool | None = field(init=False, default=None)
     """Whether Arrow can evaluate it; set by `evaluate.can_evaluate`."""
@@ -166,9 +183,9 @@ class Call(Generic[L_co]):
         return from_steps, (to_steps(self),)
 
     def __repr__(self) -> str:
-        from tamis.expr.sql.printer import to_sql
+        from tamis.expr.sql.printer import restore_spelling, to_sql
 
-        return f"Call<{to_sql(self)}>"
+        return f"Call<{to_sql(restore_spelling(self))}>"
 
 
 Tree = Union[L, Literal, Call[L]]  # noqa: UP007 - mypy takes no alias that an operator makes of a type variable
@@ -199,7 +216,7 @@ def not_(arg: Tree[L]) -> Tree[L]:
 
 def between(value: Tree[L], low: Tree[L], high: Tree[L]) -> Tree[L]:
     """Return `value BETWEEN low AND high`: an AND of two comparisons, which is printed as it was written."""
-    return Call("and", (Call(">=", (value, low)), Call("<=", (value, high))), is_between=True)
+    return Call("and", (Call(">=", (value, low)), Call("<=", (value, high))), spelling=BETWEEN)
 
 
 def _combine(function: str, empty: Literal, args: tuple[Tree[L], ...]) -> Tree[L]:
@@ -310,8 +327,8 @@ def transform(expr: Tree[L], rewrite: Callable[[Tree[L]], Tree[L]]) -> Tree[L]:
     return fold(expr, lambda node, args: rewrite(replace_args(node, args)))
 
 
-Step = Leaf | Literal | tuple[str, tuple[int, ...]]
-"""A leaf, or a function with the positions of the steps that are its arguments."""
+Step = Leaf | Literal | tuple[str, tuple[int, ...], Spelling | None]
+"""A leaf, or a function with the positions of the steps that are its arguments, and its spelling."""
 
 
 def to_steps(expr: AnyExpr) -> tuple[Step, ...]:
@@ -319,7 +336,7 @@ def to_steps(expr: AnyExpr) -> tuple[Step, ...]:
     steps: list[Step] = []
 
     def add(node: AnyExpr, args: tuple[int, ...]) -> int:
-        steps.append((node.function, args) if isinstance(node, Call) else node)
+        steps.append((node.function, args, node.spelling) if isinstance(node, Call) else node)
         return len(steps) - 1
 
     fold(expr, add, lambda node: node.args if isinstance(node, Call) else ())
@@ -331,8 +348,8 @@ def from_steps(steps: tuple[Step, ...]) -> AnyExpr:
     built: list[AnyExpr] = []
     for step in steps:
         match step:
-            case (function, args):
-                built.append(Call(function, tuple(built[arg] for arg in args)))
+            case (function, args, spelling):
+                built.append(Call(function, tuple(built[arg] for arg in args), spelling=spelling))
             case _:
                 built.append(step)
     return built[-1]
@@ -345,7 +362,7 @@ def replace_args(node: Tree[M], args: tuple[Tree[M], ...]) -> Tree[M]: ...
 def replace_args(node: Any, args: tuple[Tree[M], ...]) -> Any:
     """Return the node with other operands, or the same object if they are unchanged."""
     if isinstance(node, Call) and any(new is not old for new, old in zip(args, node.args, strict=False)):
-        return Call(node.function, (*args, *node.args[len(args) :]), node.position, node.is_between)
+        return Call(node.function, (*args, *node.args[len(args) :]), node.position, node.spelling)
     return node
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tamis import types
 from tamis.expr.functions.table import FUNCTIONS, Nulls, find_pattern, negate, type_of
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Column, Expr, Literal
+from tamis.expr.nodes import FALSE, IMPLICIT, NULL, TRUE, Call, Column, Expr, Literal
 from tamis.expr.patterns import find_successor_of_prefix
 from tamis.expr.sql.printer import to_display_sql
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of
@@ -39,8 +39,12 @@ def _explain_unknown(call: Call) -> str:
     return (
         f"unsupported syntax: {to_display_sql(call)}"
         if call.function == "sql"
-        else f"unknown function: {call.function}"
+        else f"unknown function: {_get_written_name(call)}"
     )
+
+
+def _get_written_name(call: Call) -> str:
+    return call.function if call.spelling is None else call.spelling.function
 
 
 def _explain_missing_bounds(call: Call, args: tuple[Known, ...]) -> Reason | None:
@@ -72,8 +76,8 @@ def _answer_comparison(call: Call, args: tuple[Known, ...]) -> Answer:
             answers = args[0][0] if value else args[0][0].invert()
             return Answers(answers.may_be_true, any_of(answers.may_be_false, answers.may_be_null), FALSE), None
     if left is None or right is None:
-        return UNKNOWN, _explain_lazily(call.args)
-    return compare_ranges(call.function, left, right), _explain_bounds(call.args, (left, right))
+        return UNKNOWN, _explain_lazily(call, call.args)
+    return compare_ranges(call.function, left, right), _explain_bounds(call, (left, right))
 
 
 def compare_ranges(operator: str, left: Range, right: Range) -> Answers:
@@ -151,7 +155,7 @@ def _answer_null_safe_equal(left: Range, right: Range) -> Answers:
 def _answer_in(call: Call, args: tuple[Known, ...]) -> Answer:
     values = args[0][1]
     if values is None or not all(isinstance(item, Literal) for item in call.args[1:]):
-        return UNKNOWN, _explain_lazily(call.args[:1])
+        return UNKNOWN, _explain_lazily(call, call.args[:1])
     items = [item for item in call.args[1:] if isinstance(item, Literal) and not item.is_null]
     has_null = len(items) < len(call.args) - 1
     numbers = [item for item in items if item.value == item.value]
@@ -178,7 +182,7 @@ def _answer_in(call: Call, args: tuple[Known, ...]) -> Answer:
         FALSE if has_null else may_be_outside,
         any_of(values.may_be_null, may_be_outside if has_null else FALSE),
     )
-    return answers, _explain_bounds(call.args[:1], (values,))
+    return answers, _explain_bounds(call, (values,))
 
 
 # --- Text -----------------------------------------------------------------------------------------------------------
@@ -188,14 +192,14 @@ def _answer_text_test(call: Call, args: tuple[Known, ...]) -> Answer:
     values, pattern = args[0][1], find_pattern(call)
     if values is None or pattern is None:
         return _answer_other(call, args)
-    reason = _explain_bounds(call.args[:1], (values,))
+    reason = _explain_bounds(call, (values,))
     data_type = types.STRING if isinstance(pattern.prefix, str) else types.BINARY
     if pattern.is_exact:
         exact = Literal(pattern.prefix, data_type)
         return _answer_equal(values, Range(exact, exact, FALSE, FALSE, TRUE)), reason
     if not pattern.prefix and not pattern.is_prefix:
         is_like = call.function == "like"
-        why = "pattern starts with a wildcard" if is_like else f"bounds cannot answer {call.function}"
+        why = "pattern starts with a wildcard" if is_like else f"bounds cannot answer {_get_written_name(call)}"
         return _answer_from_nulls(call, args), reason or (lambda: why)
     answers = _answer_prefix(values, Literal(pattern.prefix, data_type))
     if pattern.is_prefix:
@@ -234,7 +238,7 @@ def _answer_is_null(call: Call, args: tuple[Known, ...]) -> Answer:
     if isinstance(argument, Call) and type_of(argument) == types.BOOLEAN:
         return Answers(answers.may_be_null, any_of(answers.may_be_true, answers.may_be_false), FALSE), None
     if values is None:
-        return UNKNOWN, _explain_lazily(call.args)
+        return UNKNOWN, _explain_lazily(call, call.args)
     return Answers(values.may_be_null, values.may_be_present, FALSE), None
 
 
@@ -254,7 +258,7 @@ def _answer_partition_filter(call: Call, args: tuple[Known, ...]) -> Answer:
 
 def _answer_other(call: Call, args: tuple[Known, ...]) -> Answer:
     """Return the answers for another boolean function (`case`, `coalesce`, …), from its NULL behaviour alone."""
-    return _answer_from_nulls(call, args), _explain_lazily(call.args)
+    return _answer_from_nulls(call, args), _explain_lazily(call, call.args)
 
 
 def _answer_from_nulls(call: Call, args: tuple[Known, ...]) -> Answers:
@@ -266,27 +270,29 @@ def _answer_from_nulls(call: Call, args: tuple[Known, ...]) -> Answers:
     return Answers(present, present, any_of(*(values.has_null for values in ranges), may_fail))
 
 
-def _explain_bounds(exprs: tuple[Expr, ...], ranges: tuple[Range, ...]) -> Reason | None:
-    """Return why a comparison cannot use bounds: one side has none."""
-    for expr, values in zip(exprs, ranges, strict=True):
+def _explain_bounds(call: Call, ranges: tuple[Range, ...]) -> Reason | None:
+    """Return why a call cannot use the bounds of its first arguments: one of them has none."""
+    for expr, values in zip(call.args, ranges, strict=False):
         if values.lower == NULL and values.upper == NULL and not isinstance(expr, Literal):
-            return _explain_lazily((expr,))
+            return _explain_lazily(call, (expr,))
     return None
 
 
-def _explain_lazily(exprs: tuple[Expr, ...]) -> Reason:
-    return lambda: _explain(exprs)
+def _explain_lazily(call: Call, args: tuple[Expr, ...]) -> Reason:
+    return lambda: _explain(call, args)
 
 
-def _explain(exprs: tuple[Expr, ...]) -> str:
-    for expr in exprs:
+def _explain(call: Call, args: tuple[Expr, ...]) -> str:
+    """Return why a call cannot use the bounds of these arguments, in the words of its user."""
+    for expr in args:
         match expr:
             case Call("try_cast" | "cast", (argument, Literal(value=str() as target))):
                 return f"type mismatch: {to_display_sql(argument)} as {target} does not preserve order"
             case Call(function) if function not in FUNCTIONS:
                 return _explain_unknown(expr)
-            case Call():
-                return f"function on column: {to_display_sql(expr)}"
+            case Call(spelling=spelling):
+                # Its user wrote the call around an implicit one.
+                return f"function on column: {to_display_sql(call if spelling == IMPLICIT else expr)}"
             case Column(type=data_type) if data_type is not None and not is_ordered(data_type):
                 return f"unordered type: {expr.name}"
             case _:

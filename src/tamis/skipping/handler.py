@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import EvaluationError, InvalidArgument, make_argument_error
+from tamis.errors import EvaluationError, InvalidArgument, TamisError, make_argument_error, make_user_code_error
 from tamis.expr.evaluate import Evaluator, has_kernel
 from tamis.expr.nodes import Call, Expr, walk
 from tamis.expr.sql.printer import to_sql
@@ -88,14 +88,21 @@ class CompiledPredicates:
         """Return the selection of rows for which a predicate is TRUE."""
         # Few batches differ in their schema, and comparing schemas is faster than hashing one.
         schema = batch.schema
-        for known, owner, own_schema, compiled in self._compiled:
-            if known is predicate and owner is handler and own_schema.equals(schema):
-                evaluator = compiled
-                break
-        else:
-            evaluator = handler.predicate_evaluator(schema, predicate)
-            self._compiled.append((predicate, handler, schema, evaluator))
-        found = evaluator.eval(batch)
+        try:
+            for known, owner, own_schema, compiled in self._compiled:
+                if known is predicate and owner is handler and own_schema.equals(schema):
+                    evaluator = compiled
+                    break
+            else:
+                evaluator = handler.predicate_evaluator(schema, predicate)
+                self._compiled.append((predicate, handler, schema, evaluator))
+            found = evaluator.eval(batch)
+        except TamisError:
+            raise
+        except Exception as error:
+            if handler is ARROW:
+                raise
+            raise make_user_code_error(handler, f"evaluate {_shorten(predicate)}", error) from error
         if not isinstance(found, pa.BooleanArray) or len(found) != batch.num_rows or found.null_count:
             shown = f"{len(found)} values, {found.null_count} of them null" if isinstance(found, pa.Array) else found
             raise InvalidArgument(

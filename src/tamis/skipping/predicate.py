@@ -16,6 +16,7 @@ from tamis.expr.functions.table import type_of
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.names import resolve
 from tamis.expr.nodes import (
+    BETWEEN,
     TRUE,
     AnyExpr,
     Call,
@@ -124,7 +125,7 @@ class Predicate:
             return sources.get(part) or sorted(found) or everything
 
         return {
-            to_display_sql(part): self._format_conditions(find_conditions(part))
+            to_display_sql(part, as_written=False): self._format_conditions(find_conditions(part))
             for part in (*split_conjuncts(self.on_partitions), *conjuncts)
             if part != TRUE
         }
@@ -204,7 +205,7 @@ def _list_conditions(given: AnyExpr, bound: Expr) -> Iterator[Condition]:
     stack = [(given, bound)]
     while stack:
         written, same = stack.pop()
-        if isinstance(written, Call) and written.function == "and" and not written.is_between:
+        if isinstance(written, Call) and written.function == "and" and written.spelling != BETWEEN:
             # Binding changes the arguments of AND, but neither their number nor their order.
             assert isinstance(same, Call)
             stack.extend(reversed(list(zip(written.args, same.args, strict=True))))

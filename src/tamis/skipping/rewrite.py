@@ -87,7 +87,8 @@ class Conjunct:
 
     @cached_property
     def text(self) -> str:
-        return to_display_sql(self.predicate if self.label is None else self.label)
+        """The name of the conjunct in metrics. Equal conjuncts have one text, however they were written."""
+        return to_display_sql(self.predicate if self.label is None else self.label, as_written=False)
 
     @cached_property
     def keeps(self) -> Expr:

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from tamis.errors import ExpressionError
-from tamis.expr.foreign import mark, remove_mark
-from tamis.expr.functions.table import Function, Precedence
+from tamis.expr.foreign import is_arithmetic, mark, remove_mark
+from tamis.expr.functions.table import FUNCTIONS, Function, Precedence
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Literal, Name, Unbound, and_, or_
 from tamis.types import is_number
@@ -49,9 +49,6 @@ def translate_tree(root: Any, translate: Callable[[Any], Unbound | Parts]) -> Un
     return done[0]
 
 
-_ARITHMETIC = frozenset(("+", "-", "*", "/", "negate", "abs", "length"))
-
-
 def is_number_by_form(expr: Unbound) -> bool:
     """Return whether an expression is a number, whatever its columns are.
 
@@ -62,7 +59,9 @@ def is_number_by_form(expr: Unbound) -> bool:
         case Literal(type=data_type):
             return is_number(data_type)
         case Call(function):
-            return function in _ARITHMETIC
+            row = FUNCTIONS.get(function)
+            returned = None if row is None else row.returns
+            return is_arithmetic(function) or (isinstance(returned, pa.DataType) and is_number(returned))
         case _:
             return False
 

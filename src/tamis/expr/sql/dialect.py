@@ -292,15 +292,25 @@ class SparkText(Spark):
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
 
+def _parse_substr(parser: Any) -> exp.Expr:
+    """Parse `substr(…)`, and keep its name: sqlglot's tree is that of `substring(…)`."""
+    found: exp.Expr = parser._parse_substring()
+    found.meta["name"] = "substr"
+    return found
+
+
 class SparkCalls(SparkText):
     """Spark's dialect in which every function is a call by its own name."""
 
     class Parser(SparkText.Parser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
-        FUNCTION_PARSERS = _select_entries(
-            Spark.Parser.FUNCTION_PARSERS,
-            "CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "POSITION", "OVERLAY",
-        )  # fmt: skip
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            **_select_entries(
+                Spark.Parser.FUNCTION_PARSERS,
+                "CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM", "POSITION", "OVERLAY",
+            ),
+            "SUBSTR": _parse_substr,
+        }  # fmt: skip
         NO_PAREN_FUNCTION_PARSERS = _select_entries(Spark.Parser.NO_PAREN_FUNCTION_PARSERS, "CASE", "IF", "ANY")
         NO_PAREN_IF_COMMANDS = False
         RANGE_PARSERS = _select_entries(Spark.Parser.RANGE_PARSERS, "BETWEEN", "ILIKE", "IN", "IS", "LIKE", "RLIKE")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -25,7 +26,7 @@ from tamis.expr.datetime_text import format_timestamp, parse_interval, parse_tim
 from tamis.expr.functions.table import ALIASES, FUNCTIONS
 from tamis.expr.interop.translate_tree import Parts, translate_tree
 from tamis.expr.literals import MAX_DIGITS, cast_literal, literal
-from tamis.expr.nodes import FALSE, NULL, TRUE, Call, Literal, Name, Unbound, between, not_
+from tamis.expr.nodes import FALSE, IMPLICIT, NULL, TRUE, Call, Literal, Name, Spelling, Unbound, between, not_
 from tamis.expr.sql.dialect import SparkText
 from tamis.expr.sql.intervals import IntervalLiteral, InvalidInterval, interval_from_node
 from tamis.expr.sql.refusals import find_position, refuse, refuse_aggregate, refuse_foreign_value, refuse_reserved
@@ -39,8 +40,8 @@ Conversion = Unbound | Parts
 """The result of converting one node of sqlglot's tree."""
 
 
-def defer_call(function: str, *parts: exp.Expr) -> Parts:
-    return Parts(parts, lambda args: Call(function, args))
+def defer_call(function: str, *parts: exp.Expr, spelling: Spelling | None = None) -> Parts:
+    return Parts(parts, lambda args: Call(function, args, spelling=spelling))
 
 
 def to_opaque_call(node: exp.Expr) -> Unbound:
@@ -144,21 +145,24 @@ def _convert_function(node: exp.Expr) -> Conversion:
         constant = to_constant(args[0])
         target = _CAST_FUNCTIONS[name]
         folded = cast_literal(constant, type_from_name(target)) if constant is not None else None
-        return folded if folded is not None else defer_cast(target, args[0])
+        return folded if folded is not None else defer_cast(target, args[0], spelling=Spelling(name, (0,)))
     match name, args:
         case ("date_trunc", [unit, value]) | ("trunc", [value, unit]):
             return _convert_truncation(node, name, unit, value)
         case "left", [text, length]:
-            return defer_call("substring", text, exp.Literal.number(1), length)
+            return defer_call("substring", text, exp.Literal.number(1), length, spelling=Spelling(name, (0, 2)))
         case (("date_part" | "datepart"), [exp.Literal(is_string=True) as part, value]):
             function = _CALENDAR_PARTS.get(part.this.lower())
-            return defer_call(function, value) if function is not None else defer_call(name, *args)
+            if function is None:
+                return defer_call(name, *args)
+            return defer_call(function, value, spelling=Spelling(name, (part.this, 0)))
         case (("date_add" | "dateadd" | "date_sub"), [day, count]):
-            return _convert_date_shift("-" if name == "date_sub" else "+", day, count)
+            return _convert_date_shift("-" if name == "date_sub" else "+", day, count, Spelling(name))
         case "like", [value, pattern, escape]:
             return _convert_like(exp.Escape(this=exp.Like(this=value, expression=pattern), expression=escape))
         case _:
-            return _defer_function(node, ALIASES.get(name, name), args)
+            known = ALIASES.get(name)
+            return _defer_function(node, known or name, args, None if known is None else Spelling(name))
 
 
 def _is_plain(argument: exp.Expr) -> bool:
@@ -167,14 +171,15 @@ def _is_plain(argument: exp.Expr) -> bool:
     return is_value and not isinstance(argument, exp.Kwarg | exp.PropertyEQ)
 
 
-def _defer_function(node: exp.Expr, name: str, args: Sequence[exp.Expr]) -> Parts:
+def _defer_function(node: exp.Expr, name: str, args: Sequence[exp.Expr], spelling: Spelling | None = None) -> Parts:
     known = FUNCTIONS.get(name)
     if known is not None and not known.accepts(len(args)):
         wanted = format_count(known.fewest, "argument")
         least = "" if known.fewest == known.most else "at least "
-        raise ParseError(f"{name} takes {least}{wanted}, not {len(args)}", position=find_position(node))
+        shown = name if spelling is None else spelling.function
+        raise ParseError(f"{shown} takes {least}{wanted}, not {len(args)}", position=find_position(node))
     if known is not None:
-        return defer_call(name, *args)
+        return defer_call(name, *args, spelling=spelling)
     position = find_position(node)
     return Parts(args, lambda converted: Call(name, converted, position))
 
@@ -189,7 +194,7 @@ def _convert_truncation(node: exp.Expr, name: str, unit: exp.Expr, value: exp.Ex
     return Parts((value,), lambda args: Call(name, (lowered, args[0])))
 
 
-def _convert_date_shift(operator: str, day: exp.Expr, count: exp.Expr) -> Parts:
+def _convert_date_shift(operator: str, day: exp.Expr, count: exp.Expr, spelling: Spelling) -> Parts:
     """Convert `date_add` and `date_sub`, which cast a timestamp or a text to a date first."""
 
     def build(args: tuple[Unbound, ...]) -> Unbound:
@@ -197,8 +202,8 @@ def _convert_date_shift(operator: str, day: exp.Expr, count: exp.Expr) -> Parts:
         if isinstance(start, Literal):
             start = cast_literal(start, types.DATE) or start
         if not (isinstance(start, Literal) and start.type == types.DATE):
-            start = Call("cast", (start, Literal("date", types.STRING)))
-        return Call(operator, (start, days))
+            start = Call("cast", (start, Literal("date", types.STRING)), spelling=IMPLICIT)
+        return Call(operator, (start, days), spelling=spelling)
 
     return Parts((day, count), build)
 
@@ -219,8 +224,11 @@ def _convert_like(node: exp.Expr) -> Conversion:
     def build(args: tuple[Unbound, ...]) -> Unbound:
         value, matched = args
         if ignores_case and pattern is not None:
-            value, matched = Call("lower", (value,)), Literal(pattern.value.lower(), types.STRING)
-        found = build_like(value, matched, escape)
+            lowered = Literal(pattern.value.lower(), types.STRING)
+            found = build_like(Call("lower", (value,), spelling=IMPLICIT), lowered, escape)
+            found = replace(found, spelling=Spelling("ilike", (0, pattern.value, *range(2, len(found.args)))))
+        else:
+            found = build_like(value, matched, escape)
         return not_(found) if like.args.get("negate") else found
 
     return Parts((like.this, like.expression), build)
@@ -242,12 +250,17 @@ def build_like(value: Unbound, pattern: Unbound, escape: Literal | None = None) 
 
 def _convert_extract(node: exp.Expr) -> Conversion:
     function = _CALENDAR_PARTS.get(node.this.name.lower())
-    return to_opaque_call(node) if function is None else defer_call(function, node.expression)
+    if function is None:
+        return to_opaque_call(node)
+    return defer_call(function, node.expression, spelling=Spelling("extract", (node.this.name, 0)))
 
 
 def _convert_substring(node: exp.Expr) -> Parts:
     parts = [node.args.get(key) for key in ("this", "start", "length", "zero_start")]
-    return _defer_function(node, "substring", [part for part in parts if part is not None])
+    name = node.meta.get("name")
+    return _defer_function(
+        node, "substring", [part for part in parts if part is not None], None if name is None else Spelling(name)
+    )
 
 
 def _convert_trim(node: exp.Expr) -> Conversion:
@@ -286,7 +299,9 @@ FUNCTION_CONVERTERS: dict[type[exp.Expr], Callable[[Any], Conversion]] = {
     exp.Trim: _convert_trim,
     exp.StrPosition: _convert_position,
     exp.Case: _convert_case,
-    exp.If: lambda node: defer_call("case", node.this, node.args["true"], node.args.get("false") or exp.Null()),
+    exp.If: lambda node: defer_call(
+        "case", node.this, node.args["true"], node.args.get("false") or exp.Null(), spelling=Spelling("if")
+    ),
     exp.Coalesce: lambda node: defer_call("coalesce", node.this, *node.expressions),
 }
 """Converters of sqlglot's nodes for functions: calls by name, and functions with their own syntax."""
@@ -433,9 +448,9 @@ def _convert_cast(node: exp.Expr) -> Conversion:
     return defer_cast(name, node.this, "try_cast" if is_try else "cast")
 
 
-def defer_cast(name: str, part: exp.Expr, function: str = "cast") -> Parts:
+def defer_cast(name: str, part: exp.Expr, function: str = "cast", spelling: Spelling | None = None) -> Parts:
     target = Literal(name, types.STRING)
-    return Parts((part,), lambda args: Call(function, (args[0], target)))
+    return Parts((part,), lambda args: Call(function, (args[0], target), spelling=spelling))
 
 
 def _make_invalid_time_error(name: str, value: Any, node: exp.Expr) -> ParseError:
@@ -541,7 +556,7 @@ def _is(node: exp.Expr) -> Parts:
             # Other versions of sqlglot represent IS NOT NULL by this flag.
             return defer_call("is_not_null" if node.args.get("negate") else "is_null", node.this)
         case exp.Boolean():
-            return defer_call("<=>", node.this, node.expression)
+            return defer_call("<=>", node.this, node.expression, spelling=Spelling("is"))
         case _:
             raise ParseError(
                 "IS must be followed by NULL, TRUE, FALSE or DISTINCT FROM",

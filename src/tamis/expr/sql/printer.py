@@ -27,10 +27,10 @@ from tamis.expr.datetime_text import NANOSECONDS, format_date, format_interval, 
 from tamis.expr.foreign import remove_mark
 from tamis.expr.functions.table import FUNCTIONS, Precedence
 from tamis.expr.literals import cast_literal, literal
-from tamis.expr.nodes import AnyExpr, Call, Column, Leaf, Literal, Name, transform
+from tamis.expr.nodes import BETWEEN, IMPLICIT, AnyExpr, Call, Column, Leaf, Literal, Name, Spelling, transform
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text, type_from_name, type_name
 
-_SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
+SPECIAL_SYNTAX = frozenset({"substring", "position", "trim"})
 """Functions with a second syntax, as in `substring(a FROM 1)`: conditions among their arguments need brackets."""
 
 Form = OneOf["cast", "prefix", "suffix"]
@@ -81,16 +81,47 @@ MAX_DISPLAY_ITEMS = 5
 MAX_DISPLAY_CHARACTERS = 400
 
 
-def to_display_sql(expr: AnyExpr) -> str:
+def to_display_sql(expr: AnyExpr, *, as_written: bool = True) -> str:
     """Return the text of an expression for display: literals without types, long lists and long texts shortened.
+
+    It has the functions that the user wrote, or those that Tamis calls if `as_written` is False.
 
     >>> to_display_sql(Call("<", (Name(("a",)), Literal(5, pa.int8()))))
     'a < 5'
     """
-    text = to_sql(transform(expr, _simplify_literals), max_items=MAX_DISPLAY_ITEMS)
+    shown = restore_spelling(expr) if as_written else expr
+    text = to_sql(transform(shown, _simplify_literals), max_items=MAX_DISPLAY_ITEMS)
     if len(text) <= MAX_DISPLAY_CHARACTERS:
         return text
     return f"{text[:MAX_DISPLAY_CHARACTERS]} … ({len(text) - MAX_DISPLAY_CHARACTERS:,} more characters)"
+
+
+def restore_spelling(expr: AnyExpr) -> AnyExpr:
+    """Return an expression with the functions that its user wrote; it can be printed, but not bound.
+
+    >>> from tamis.expr.sql.parse import parse_sql
+    >>> found = parse_sql("nvl(a, 0) > 5 OR b BETWEEN 1 AND 2")
+    >>> to_sql(found), to_sql(restore_spelling(found))
+    ('coalesce(a, 0) > 5 OR b >= 1 AND b <= 2', 'nvl(a, 0) > 5 OR b BETWEEN 1 AND 2')
+    """
+    return transform(expr, _restore_call)
+
+
+def _restore_call(node: AnyExpr) -> AnyExpr:
+    match node:
+        case Call("and", (Call(">=", (value, low)), Call("<=", (same, high))), spelling=spelling) if (
+            spelling == BETWEEN and value == same
+        ):
+            return Call("between", (value, low, high))
+        case Call(args=args, spelling=Spelling() as written) if written != BETWEEN:
+            if written == IMPLICIT:
+                return args[0]
+            if written.args is None:
+                return Call(written.function, args)
+            given = (Literal(arg, types.STRING) if isinstance(arg, str) else args[arg] for arg in written.args)
+            return Call(written.function, tuple(given))
+        case _:
+            return node
 
 
 def _simplify_literals(node: AnyExpr) -> AnyExpr:
@@ -122,13 +153,15 @@ def _to_decimal_literal(value: Decimal) -> Literal:
 def _lay_out(node: Call[Leaf], max_items: int | None) -> tuple[int, list[_Part]]:
     """Return the precedence of a call, and its parts in order."""
     match node:
-        case Call("and" | "in" | "like") if predicate := _list_predicate_parts(node, max_items, ""):
+        case Call("between" | "in" | "like" | "ilike" | "is") if predicate := _list_predicate_parts(
+            node, max_items, ""
+        ):
             return Precedence.COMPARISON, predicate
         case Call("and" | "or" as function, (_, _, *_) as args):
             precedence = Precedence.AND if function == "and" else Precedence.OR
             return precedence, _join_parts([(arg, precedence + 1) for arg in args], f" {function.upper()} ")
-        case Call("not", (Call("and" | "in" | "like" | "<=>") as inner,)) if negated := _list_predicate_parts(
-            inner, max_items, "NOT "
+        case Call("not", (Call("between" | "in" | "like" | "ilike" | "is" | "<=>") as inner,)) if (
+            negated := _list_predicate_parts(inner, max_items, "NOT ")
         ):
             return Precedence.COMPARISON, negated
         case Call("not", (arg,)):
@@ -150,13 +183,15 @@ def _lay_out(node: Call[Leaf], max_items: int | None) -> tuple[int, list[_Part]]
             return Precedence.CALL, _cast_parts(function, value, target)
         case Call("case", (_, _, _, *rest)) if len(rest) % 2 == 0:
             return Precedence.CALL, _split_case(node.args)
+        case Call("extract", (Literal(str() as field), value)):
+            return Precedence.CALL, [f"EXTRACT({field.upper()} FROM ", (value, 0), ")"]
         case Call("sql", (Literal(str() as text), *_)):
             return Precedence.CALL, [f"({text})"]
         case Call("partition_filter", (_, Literal(str() as text))) if max_items is not None:
             # Display shows the filter as its user wrote it.
             return Precedence.CALL, [f"partition filter {text}"]
         case Call(function, args):
-            needed = Precedence.SUM if function in _SPECIAL_SYNTAX else 0
+            needed = Precedence.SUM if function in SPECIAL_SYNTAX else 0
             return Precedence.CALL, [
                 f"{function if _SIMPLE_NAME.fullmatch(function) else quote_name(function)}(",
                 *_join_parts([(arg, needed) for arg in args], ", "),
@@ -172,9 +207,7 @@ def find_infix_precedence(function: str) -> Precedence | None:
 
 def _list_predicate_parts(node: Call[Leaf], max_items: int | None, negation: str) -> list[_Part] | None:
     match node:
-        case Call("and", (Call(">=", (value, low)), Call("<=", (same, high))), is_between=True) if value == same:
-            if max_items is None:
-                return None  # only display shows what was written
+        case Call("between", (value, low, high)):
             return [
                 (value, Precedence.SUM),
                 f" {negation}BETWEEN ",
@@ -184,10 +217,13 @@ def _list_predicate_parts(node: Call[Leaf], max_items: int | None, negation: str
             ]
         case Call("in", (value, _, *_)):
             return [(value, Precedence.SUM), f" {negation}IN (", *_list_item_parts(node.args[1:], max_items), ")"]
-        case Call("like", (value, pattern)):
-            return [(value, Precedence.SUM), f" {negation}LIKE ", (pattern, Precedence.SUM)]
-        case Call("like", (value, pattern, Literal(str()) as escape)):
-            return [(value, Precedence.SUM), f" {negation}LIKE ", (pattern, Precedence.SUM), " ESCAPE ", (escape, 0)]
+        case Call("like" | "ilike" as function, (value, pattern)):
+            return [(value, Precedence.SUM), f" {negation}{function.upper()} ", (pattern, Precedence.SUM)]
+        case Call("like" | "ilike" as function, (value, pattern, Literal(str()) as escape)):
+            name = f" {negation}{function.upper()} "
+            return [(value, Precedence.SUM), name, (pattern, Precedence.SUM), " ESCAPE ", (escape, 0)]
+        case Call("is", (value, constant)):
+            return [(value, Precedence.SUM), f" IS {negation}", (constant, 0)]
         case Call("<=>", (left, right)):
             return [(left, Precedence.SUM), " IS DISTINCT FROM ", (right, Precedence.SUM)]
         case _:

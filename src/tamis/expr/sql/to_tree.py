@@ -15,6 +15,7 @@ from tamis.expr.nodes import NULL, AnyExpr, Call, Column, Leaf, Literal, Name, f
 from tamis.expr.sql.intervals import interval_from_text
 from tamis.expr.sql.parse import read_opaque
 from tamis.expr.sql.printer import (
+    SPECIAL_SYNTAX,
     find_infix_precedence,
     find_interval_text,
     is_folded,
@@ -143,7 +144,7 @@ _SPECIAL: dict[str, tuple[type[exp.Expr], tuple[str, ...]]] = {
 
 def _build_function(function: str, args: Sequence[_Built]) -> exp.Expr:
     name = function.lower()
-    needed = Precedence.SUM if name in ("substring", "position", "trim") else 0
+    needed = Precedence.SUM if name in SPECIAL_SYNTAX else 0
     parts = [_take(arg, needed) for arg in args]
     if name == "trim" and 1 <= len(parts) <= 2:
         return exp.Trim(this=parts[-1], expression=parts[0] if len(parts) == 2 else None)

@@ -5,6 +5,7 @@ before the calls that use them, so that nothing recurses at any depth:
 
     {"types": "…", "steps": [["column:", ["a"], null, false, 0], ["literal:", 5, 0], ["<", 0, 1]]}
 
+A call that was written as another function ends with how: `["coalesce", 0, 1, {"nvl": null}]`.
 A `column:` is bound and has a type, or null where it is unknown; a `name:` is not bound.
 
 `types` holds the Arrow types, in Arrow's own format; steps refer to them by index.
@@ -21,7 +22,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from tamis.errors import InvalidArgument
-from tamis.expr.nodes import AnyExpr, Column, Expr, Leaf, Literal, Name, from_steps, to_steps
+from tamis.expr.nodes import AnyExpr, Column, Expr, Leaf, Literal, Name, Spelling, from_steps, to_steps
 
 _NAME, _COLUMN, _LITERAL = "name:", "column:", "literal:"
 """The names of the leaf steps, which no function has."""
@@ -39,8 +40,9 @@ def expression_to_json(expr: AnyExpr) -> dict[str, Any]:
                 steps.append([_COLUMN, *_place(step), None if step.type is None else numbers.of(step.type)])
             case Literal():
                 steps.append([_LITERAL, _value_to_json(step.value), numbers.of(step.type)])
-            case (function, args):
-                steps.append([function, *args])
+            case (function, args, spelling):
+                written = () if spelling is None else ({spelling.function: spelling.args},)
+                steps.append([function, *args, *written])
     return {"types": types_to_text(numbers.found), "steps": steps}
 
 
@@ -63,8 +65,11 @@ def expression_from_json(given: Mapping[str, Any]) -> AnyExpr:
         elif kind == _LITERAL:
             value, number = rest
             steps.append(Literal(_value_from_json(value), data_types[number]))
+        elif rest and isinstance(rest[-1], Mapping):
+            ((name, args),) = rest.pop().items()
+            steps.append((kind, tuple(rest), Spelling(name, None if args is None else tuple(args))))
         else:
-            steps.append((kind, tuple(rest)))
+            steps.append((kind, tuple(rest), None))
     return from_steps(tuple(steps))
 
 

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from tamis import types
-from tamis.errors import InvalidArgument, add_article, make_argument_error
+from tamis.errors import InvalidArgument, TamisError, add_article, make_argument_error, make_user_code_error
 from tamis.parquet.footer.bounds import get_nanoseconds_per_tick, get_stored_type
 from tamis.parquet.footer.datetime_rebase import get_rebase_limit
 from tamis.parquet.footer.leaves import Leaf
@@ -500,22 +500,33 @@ def check_provider(provider: BloomFilterProvider | AsyncBloomFilterProvider | No
 
 def fetch_filters(provider: BloomFilterProvider, chunks: Sequence[Chunk]) -> dict[Chunk, BloomFilter | Unavailable]:
     """Return the filters of the chunks that a provider has, from one call."""
-    found = provider.bloom_filters(chunks)
+    owner = provider.provider if isinstance(provider, _AwaitedProvider) else provider
+    try:
+        return _to_filters(owner, chunks, provider.bloom_filters(chunks))
+    except (TamisError, CancelledError):
+        raise
+    except Exception as error:  # a provider of the user may raise anything
+        shown = ", ".join(map(str, chunks[:5])) + (", …" if len(chunks) > 5 else "")
+        task = f"return the Bloom filters of the column chunks (row group, column) {shown}"
+        raise make_user_code_error(owner, task, error) from error
+
+
+def _to_filters(owner: object, chunks: Sequence[Chunk], found: object) -> dict[Chunk, BloomFilter | Unavailable]:
     if not isinstance(found, Mapping):
         raise InvalidArgument(
-            f"bloom_filters() of {type(provider).__name__} must return a mapping of (row group, column) to filters, "
+            f"bloom_filters() of {type(owner).__name__} must return a mapping of (row group, column) to filters, "
             f"found {add_article(type(found).__name__)}"
         )
-    return {chunk: _to_filter(chunk, given) for chunk in chunks if (given := found.get(chunk)) is not None}
+    return {chunk: _to_filter(owner, chunk, given) for chunk in chunks if (given := found.get(chunk)) is not None}
 
 
-def _to_filter(chunk: Chunk, given: object) -> BloomFilter | Unavailable:
+def _to_filter(owner: object, chunk: Chunk, given: object) -> BloomFilter | Unavailable:
     if isinstance(given, BloomFilter):
         return given
     if not isinstance(given, bytes | bytearray | memoryview | pa.Buffer):
         raise InvalidArgument(
-            f"the Bloom filter of row group {chunk[0]}, column {chunk[1]} must be a BloomFilter or bytes, "
-            f"found {add_article(type(given).__name__)}"
+            f"the Bloom filter of row group {chunk[0]}, column {chunk[1]} by {type(owner).__name__} must be a "
+            f"BloomFilter or bytes, found {add_article(type(given).__name__)}"
         )
     content = memoryview(given).cast("B")
     header = parse_header(bytes(content[:MAX_HEADER_BYTES]))
@@ -549,7 +560,7 @@ class _AwaitedProvider:
     """A provider for threads beside an event loop, on which it awaits an asynchronous provider."""
 
     def __init__(self, provider: AsyncBloomFilterProvider, loop: asyncio.AbstractEventLoop) -> None:
-        self._provider = provider
+        self.provider = provider
         self._loop = loop
         self._lock = Lock()
         self._running: Future[Mapping[Chunk, StoredFilter | None]] | None = None
@@ -559,7 +570,7 @@ class _AwaitedProvider:
         with self._lock:
             if self._is_cancelled:
                 raise CancelledError
-            self._running = asyncio.run_coroutine_threadsafe(self._provider.bloom_filters(chunks), self._loop)
+            self._running = asyncio.run_coroutine_threadsafe(self.provider.bloom_filters(chunks), self._loop)
         return self._running.result()
 
     def cancel(self) -> None:
