@@ -63,6 +63,11 @@ EXPLAINED: dict[str, str] = {
         "range(1,6) as x union all select null, 42 union all select null, 43) ss window w as (order by ss.id "
         "desc nulls last range between 2 preceding and 2 following)"
     ): TIES,
+    (
+        # Two rows have val NULL, with cate 'a' and NULL. DuckDB mostly returns 'a', as Spark does.
+        "table windowTestData |> select cate, val, sum(val) over w1, first_value(cate) over w2 window w1 as "
+        "(partition by cate), w2 as (order by val)"
+    ): TIES,
     "SELECT * FROM y": RUNNER,
     "select * from test": RUNNER,
     (
