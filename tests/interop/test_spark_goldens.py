@@ -68,6 +68,10 @@ EXPLAINED: dict[str, str] = {
         "table windowTestData |> select cate, val, sum(val) over w1, first_value(cate) over w2 window w1 as "
         "(partition by cate), w2 as (order by val)"
     ): TIES,
+    (
+        "table windowTestData |> select cate, val, sum(val) over w as sum_val window w as (partition by cate) "
+        "|> select cate, val, sum_val, first_value(cate) over w window w as (order by val)"
+    ): TIES,
     "SELECT * FROM y": RUNNER,
     "select * from test": RUNNER,
     (
