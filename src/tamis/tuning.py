@@ -41,6 +41,9 @@ class Tuning:
     level with more directories is sampled evenly. This is the one threshold that may change a result: the type of a
     partition column that is not declared with `partitioning=` is inferred from the listed directories."""
 
+    max_footers_for_limit: int = 256
+    """The number of footers of a Hive-style table that are read to list fewer directories for a limit."""
+
     directories_per_call: int = 256
     """The number of directories that one call of an engine lists."""
 

@@ -67,8 +67,7 @@ def test_a_limit_stops_early_only_if_partitions_are_tested(table: Path) -> None:
     assert found.to_arrow()["id"].to_pylist() == [300, 301, 302, 303, 304]
 
 
-def test_many_footers_are_not_read_for_a_limit(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.formats.hive.table.MAX_FOOTERS_FOR_LIMIT", 3)
-    scan = tamis.open(table).scan(limit=100)
+def test_many_footers_are_not_read_for_a_limit(table: Path) -> None:
+    scan = tamis.open(table, tuning=tamis.Tuning(max_footers_for_limit=3)).scan(limit=100)
     assert scan.plan("files").num_files == PARTITIONS
     assert scan.to_arrow().num_rows == 100

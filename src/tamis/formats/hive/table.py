@@ -48,9 +48,6 @@ from tamis.skipping.rewrite import Conjunct
 from tamis.tuning import Tuning
 from tamis.types import replace_view_types, type_name
 
-MAX_FOOTERS_FOR_LIMIT = 256
-"""The maximum number of footers that are read before rows are, to list fewer directories for a limit."""
-
 
 @dataclass(frozen=True)
 class HiveTable:
@@ -209,15 +206,15 @@ class HiveTable:
     def _list_files_for_limit(self, directories: PartitionDirectories, limit: int) -> tuple[pa.Table, int]:
         """Return the files of the first directories, in which footers count `limit` rows, and how many these are.
 
-        If `MAX_FOOTERS_FOR_LIMIT` footers are not enough, the files of all directories are returned.
+        If `Tuning.max_footers_for_limit` footers are not enough, the files of all directories are returned.
         """
-        found: list[pa.Table] = []
+        most, found = self.storage.tuning.max_footers_for_limit, list[pa.Table]()
         rows = footers = listed = 0
         while listed < directories.num_directories and rows < limit:
             # Twice as many each time, so that a large limit takes few rounds; without footers, all that are left.
-            some = directories.slice(listed, max(1, listed) if footers < MAX_FOOTERS_FOR_LIMIT else None)
+            some = directories.slice(listed, max(1, listed) if footers < most else None)
             files = self.layout.list_files(some)
-            counts = self._count_rows(files, limit - rows, MAX_FOOTERS_FOR_LIMIT - footers)
+            counts = self._count_rows(files, limit - rows, most - footers)
             found.append(_add_row_counts(files, counts))
             rows, footers, listed = rows + sum(counts), footers + len(counts), listed + some.num_directories
         files = pa.concat_tables(found)
