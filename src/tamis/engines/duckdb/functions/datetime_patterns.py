@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import Macros
 
 DATE_UNITS = {
@@ -49,44 +50,31 @@ _ZONE_TEXTS = {
 }  # fmt: skip
 """Pattern letters for the time zone, which is UTC in every session."""
 
-MACROS: Macros = {
-    "format_year": (
-        ("t", "n"),
-        "CASE WHEN year(t) < 1 THEN error('a year before 1 cannot be formatted here') "
-        "WHEN n > 3 AND length(CAST(year(t) AS VARCHAR)) > n THEN '+' || year(t) "
-        "ELSE lpad(CAST(year(t) AS VARCHAR), CAST(greatest(n, length(CAST(year(t) AS VARCHAR))) AS INTEGER), '0') END",
-    ),
-    "format_era": (
-        ("t", "n"),
-        "CASE WHEN t IS NULL THEN NULL WHEN n = 4 THEN CASE WHEN year(t) < 1 THEN 'Before Christ' ELSE "
-        "'Anno Domini' END "
-        "WHEN year(t) < 1 THEN 'BC' ELSE 'AD' END",
-    ),
-    "format_quarter": (
-        ("t", "n"),
-        "CASE n WHEN 1 THEN CAST(quarter(t) AS VARCHAR) WHEN 2 THEN '0' || quarter(t) WHEN 3 THEN 'Q' || quarter(t) "
-        "ELSE ['1st', '2nd', '3rd', '4th'][quarter(t)] || ' quarter' END",
-    ),
-    "format_week_day": (("t", "n"), "CAST((day(t) - 1) % 7 + 1 AS VARCHAR)"),
-    "format_day_of_year": (
-        ("t", "n"),
-        "CASE WHEN dayofyear(t) > 99 THEN error('DD prints two digits: write DDD') ELSE strftime(t, '%j')[2:] END",
-    ),
-    "format_clock_hour": (
-        ("t", "n"),
-        "lpad(CAST(CASE WHEN hour(t) = 0 THEN 24 ELSE hour(t) END AS VARCHAR), "
-        "CAST(greatest(n, CASE WHEN hour(t) BETWEEN 1 AND 9 THEN 1 ELSE 2 END) AS INTEGER), '0')",
-    ),
-    "format_half_hour": (
-        ("t", "n"),
-        "lpad(CAST(hour(t) % 12 AS VARCHAR), CAST(greatest(n, CASE WHEN hour(t) % 12 > 9 THEN 2 ELSE 1 "
-        "END) AS INTEGER), '0')",
-    ),
-    "format_fraction": (
-        ("t", "n"),
-        "left(lpad(CAST(microsecond(t) % 1000000 AS VARCHAR), 6, '0') || '000', CAST(n AS INTEGER))",
-    ),
-}
+MACROS: Macros = define_macros(
+    r"""
+    format_year(t, n):
+        CASE WHEN year(t) < 1 THEN error('a year before 1 cannot be formatted here')
+        WHEN n > 3 AND length(CAST(year(t) AS VARCHAR)) > n THEN '+' || year(t)
+        ELSE lpad(CAST(year(t) AS VARCHAR), CAST(greatest(n, length(CAST(year(t) AS VARCHAR))) AS INTEGER), '0') END
+    format_era(t, n):
+        CASE WHEN t IS NULL THEN NULL WHEN n = 4 THEN CASE WHEN year(t) < 1 THEN 'Before Christ' ELSE
+        'Anno Domini' END
+        WHEN year(t) < 1 THEN 'BC' ELSE 'AD' END
+    format_quarter(t, n):
+        CASE n WHEN 1 THEN CAST(quarter(t) AS VARCHAR) WHEN 2 THEN '0' || quarter(t) WHEN 3 THEN 'Q' || quarter(t)
+        ELSE ['1st', '2nd', '3rd', '4th'][quarter(t)] || ' quarter' END
+    format_week_day(t, n): CAST((day(t) - 1) % 7 + 1 AS VARCHAR)
+    format_day_of_year(t, n):
+        CASE WHEN dayofyear(t) > 99 THEN error('DD prints two digits: write DDD') ELSE strftime(t, '%j')[2:] END
+    format_clock_hour(t, n):
+        lpad(CAST(CASE WHEN hour(t) = 0 THEN 24 ELSE hour(t) END AS VARCHAR),
+        CAST(greatest(n, CASE WHEN hour(t) BETWEEN 1 AND 9 THEN 1 ELSE 2 END) AS INTEGER), '0')
+    format_half_hour(t, n):
+        lpad(CAST(hour(t) % 12 AS VARCHAR), CAST(greatest(n, CASE WHEN hour(t) % 12 > 9 THEN 2 ELSE 1
+        END) AS INTEGER), '0')
+    format_fraction(t, n): left(lpad(CAST(microsecond(t) % 1000000 AS VARCHAR), 6, '0') || '000', CAST(n AS INTEGER))
+    """
+)
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 _MONTH_NAMES = "january|february|march|april|may|june|july|august|september|october|november|december"
 _OFFSET = r"[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?"

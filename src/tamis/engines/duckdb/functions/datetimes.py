@@ -195,15 +195,16 @@ def _build_addition(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
     unit = _read_unit(name, args[0])
     if has_null(args):
         return exp.Null()
-    count = exp.cast(exp.Paren(this=args[1]), "bigint")
     if unit in _UNIT_MONTHS:
-        months = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MONTHS[unit]))
-        return call_macro("moved", args[2], call_duckdb("to_months", exp.cast(exp.Paren(this=months), "int")))
-    if unit in ("day", "dayofyear", "week"):
-        days = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MICROSECONDS[unit] // DAY))
-        return call_macro("moved", args[2], call_duckdb("to_days", exp.cast(exp.Paren(this=days), "int")))
-    micros = exp.Mul(this=count, expression=exp.Literal.number(_UNIT_MICROSECONDS[unit]))
-    return call_macro("moved", args[2], call_duckdb("to_microseconds", exp.Paren(this=micros)))
+        function, size = "to_months", _UNIT_MONTHS[unit]
+    elif unit in ("day", "dayofyear", "week"):
+        function, size = "to_days", _UNIT_MICROSECONDS[unit] // DAY
+    else:
+        function, size = "to_microseconds", _UNIT_MICROSECONDS[unit]
+    count = exp.cast(exp.Paren(this=args[1]), "bigint")
+    total: exp.Expr = exp.Paren(this=exp.Mul(this=count, expression=exp.Literal.number(size)))
+    total = total if function == "to_microseconds" else exp.cast(total, "int")
+    return call_macro("moved", args[2], call_duckdb(function, total))
 
 
 def _build_day(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:

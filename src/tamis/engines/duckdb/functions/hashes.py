@@ -11,6 +11,7 @@ from zlib import crc32
 
 from sqlglot import exp
 
+from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import (
     Build,
     Macro,
@@ -106,24 +107,60 @@ def _define_hash(name: str, of_number: str, of_text: str, of_bytes: str) -> list
     return [*found, (("x", "seed"), f"error('{name} takes texts, bytes, whole numbers, dates and timestamps here')")]
 
 
-MACROS: Macros = {
-    "crc32": (
-        ("x",),
-        "CASE WHEN x IS NOT NULL THEN CAST(xor(list_reduce(regexp_extract_all(hex(x), '..'), lambda c, b: "
-        f"xor(c >> 8, [{_write_crc_table()}][CAST(xor(c, CAST('0x' || b AS BIGINT)) & 255 AS INTEGER) + 1]), "
-        f"CAST({_MASK_32} AS BIGINT)), {_MASK_32}) AS BIGINT) END",
-    ),
-    "sha2": (
-        ("x", "bits"),
-        "CASE WHEN bits IN (0, 256) THEN sha256(x) "
-        "WHEN x IS NOT NULL AND bits IN (224, 384, 512) THEN error('sha2 supports only 256 bits here') END",
-    ),
-    # Murmur3
-    "murmur_word": (("h", "k"), "spark_murmur_joined(h, spark_murmur_scrambled(k))"),
+MACROS: Macros = define_macros(
+    rf"""
+    crc32(x):
+        CASE WHEN x IS NOT NULL THEN CAST(xor(list_reduce(regexp_extract_all(hex(x), '..'), lambda c, b:
+        xor(c >> 8, [{_write_crc_table()}][CAST(xor(c, CAST('0x' || b AS BIGINT)) & 255 AS INTEGER) + 1]),
+        CAST({_MASK_32} AS BIGINT)), {_MASK_32}) AS BIGINT) END
+    sha2(x, bits):
+        CASE WHEN bits IN (0, 256) THEN sha256(x)
+        WHEN x IS NOT NULL AND bits IN (224, 384, 512) THEN error('sha2 supports only 256 bits here') END
+    -- Murmur3
+    murmur_word(h, k): spark_murmur_joined(h, spark_murmur_scrambled(k))
+    murmur_joined(h, k): spark_murmur_added({_rotate('xor(h, k)', 13)})
+    murmur_added(x): ((x) * 5 + {0xE6546B64} & {_MASK_32})
+    murmur_shifted(x, bits): xor(x, x >> bits)
+    murmur_signed(x):
+        CAST(CASE WHEN x > {2**31 - 1} THEN CAST(x AS BIGINT) - {1 << 32}
+        ELSE CAST(x AS BIGINT) END AS INTEGER)
+    unsigned(x): CAST(CAST(x AS BIGINT) & {_MASK_32} AS UBIGINT)
+    murmur_int(x, seed):
+        spark_murmur_last(spark_murmur_word(spark_unsigned(seed), spark_unsigned(x)), CAST(4 AS UBIGINT))
+    murmur_long(x, seed):
+        spark_murmur_last(spark_murmur_word(spark_murmur_word(spark_unsigned(seed), spark_unsigned(x)),
+        spark_unsigned(x >> 32)), CAST(8 AS UBIGINT))
+    murmur_bytes(x, seed):
+        -- Whole words first, then each remaining byte as a signed number.
+        spark_murmur_last(list_reduce(range(octet_length(x) // 4 * 4, octet_length(x)), lambda h, i:
+        spark_murmur_word(h, spark_unsigned(spark_signed_byte(substring(hex(x), 2 * i + 1, 2)))),
+        list_reduce(range(octet_length(x) // 4), lambda h, i:
+        spark_murmur_word(h, {_read_word('hex(x)', '4 * i', 4)}), spark_unsigned(seed))),
+        CAST(octet_length(x) AS UBIGINT))
+    signed_byte(x): (CAST('0x' || x AS INTEGER) + 128) % 256 - 128
+    xx_shifted(x, bits): xor(x, x >> bits)
+    xx_signed(x):
+        CAST(CASE WHEN x >= {1 << 63} THEN CAST(x AS HUGEINT) - {1 << 64} ELSE CAST(x AS HUGEINT)
+        END AS BIGINT)
+    xx_unsigned(x): CAST(CASE WHEN x < 0 THEN CAST(x AS HUGEINT) + {1 << 64} ELSE CAST(x AS HUGEINT) END AS UHUGEINT)
+    xx_of_lanes(x):
+        spark_xx_merged(spark_xx_merged(spark_xx_merged(spark_xx_merged(
+        (({_rotate_64('x.a', 1)} + {_rotate_64('x.b', 7)} + {_rotate_64('x.c', 12)} + {_rotate_64('x.d', 18)})
+        % {_MODULUS}), x.a), x.b), x.c), x.d)
+    xx_start(digits, size, seed):
+        (CASE WHEN size >= 32 THEN spark_xx_of_lanes(spark_xx_lanes(digits, size, seed))
+        ELSE {_add_64('seed', _P5)} END + CAST(size AS UHUGEINT)) % {_MODULUS}
+    xx_bytes(digits, size, seed):
+        spark_xx_last(list_reduce(range(size - size % 4, size), lambda h, i:
+        spark_xx_one(h, CAST({_read_word('digits', 'i', 1)} AS UHUGEINT)),
+        list_reduce(range(size % 8 // 4), lambda h, i:
+        spark_xx_four(h, CAST({_read_word('digits', 'size - size % 8', 4)} AS UHUGEINT)),
+        list_reduce(range(size % 32 // 8), lambda h, i:
+        spark_xx_eight(h, CAST({_read_word('digits', 'size - size % 32 + 8 * i', 8)} AS UHUGEINT)),
+        spark_xx_start(digits, size, spark_xx_unsigned(seed))))))
+    """
+) | {
     "murmur_scrambled": (("x",), _multiply(_rotate(_multiply("x", 0xCC9E2D51), 15), 0x1B873593)),
-    "murmur_joined": (("h", "k"), f"spark_murmur_added({_rotate('xor(h, k)', 13)})"),
-    "murmur_added": (("x",), f"((x) * 5 + {0xE6546B64} & {_MASK_32})"),
-    "murmur_shifted": (("x", "bits"), "xor(x, x >> bits)"),
     "murmur_last": (
         ("h", "size"),
         "spark_murmur_signed(spark_murmur_shifted("
@@ -131,28 +168,6 @@ MACROS: Macros = {
                  0xC2B2AE35)
         + ", 16))",
     ),
-    "murmur_signed": (("x",), f"CAST(CASE WHEN x > {2**31 - 1} THEN CAST(x AS BIGINT) - {1 << 32} "
-                              "ELSE CAST(x AS BIGINT) END AS INTEGER)"),
-    "unsigned": (("x",), f"CAST(CAST(x AS BIGINT) & {_MASK_32} AS UBIGINT)"),
-    "murmur_int": (
-        ("x", "seed"),
-        "spark_murmur_last(spark_murmur_word(spark_unsigned(seed), spark_unsigned(x)), CAST(4 AS UBIGINT))",
-    ),
-    "murmur_long": (
-        ("x", "seed"),
-        "spark_murmur_last(spark_murmur_word(spark_murmur_word(spark_unsigned(seed), spark_unsigned(x)), "
-        "spark_unsigned(x >> 32)), CAST(8 AS UBIGINT))",
-    ),
-    "murmur_bytes": (
-        ("x", "seed"),
-        # Whole words first, then each remaining byte as a signed number.
-        "spark_murmur_last(list_reduce(range(octet_length(x) // 4 * 4, octet_length(x)), lambda h, i: "
-        "spark_murmur_word(h, spark_unsigned(spark_signed_byte(substring(hex(x), 2 * i + 1, 2)))), "
-        "list_reduce(range(octet_length(x) // 4), lambda h, i: "
-        f"spark_murmur_word(h, {_read_word('hex(x)', '4 * i', 4)}), spark_unsigned(seed))), "
-        "CAST(octet_length(x) AS UBIGINT))",
-    ),
-    "signed_byte": (("x",), "(CAST('0x' || x AS INTEGER) + 128) % 256 - 128"),
     "hash_one": _define_hash(
         "hash", "spark_murmur_{}", "spark_murmur_bytes(encode(x), seed)", "spark_murmur_bytes(x, seed)",
     ),
@@ -162,13 +177,6 @@ MACROS: Macros = {
         "spark_xx_signed(spark_xx_shifted("
         + _multiply_64("spark_xx_shifted(" + _multiply_64("spark_xx_shifted(x, 33)", _P2) + ", 29)", _P3)
         + ", 32))",
-    ),
-    "xx_shifted": (("x", "bits"), "xor(x, x >> bits)"),
-    "xx_signed": (("x",), f"CAST(CASE WHEN x >= {1 << 63} THEN CAST(x AS HUGEINT) - {1 << 64} ELSE CAST(x AS HUGEINT) "
-                          "END AS BIGINT)"),
-    "xx_unsigned": (
-        ("x",),
-        f"CAST(CASE WHEN x < 0 THEN CAST(x AS HUGEINT) + {1 << 64} ELSE CAST(x AS HUGEINT) END AS UHUGEINT)",
     ),
     "xx_round": (("acc", "word"), _ROUND),
     "xx_int": (
@@ -201,27 +209,6 @@ MACROS: Macros = {
         + "}, {"
         + ", ".join(f"'{lane}': {_add_64('seed', offset - _SEED)}" for lane, offset in _LANES.items())
         + "})",
-    ),
-    "xx_of_lanes": (
-        ("x",),
-        "spark_xx_merged(spark_xx_merged(spark_xx_merged(spark_xx_merged("
-        f"(({_rotate_64('x.a', 1)} + {_rotate_64('x.b', 7)} + {_rotate_64('x.c', 12)} + {_rotate_64('x.d', 18)}) "
-        f"% {_MODULUS}), x.a), x.b), x.c), x.d)",
-    ),
-    "xx_start": (
-        ("digits", "size", "seed"),
-        "(CASE WHEN size >= 32 THEN spark_xx_of_lanes(spark_xx_lanes(digits, size, seed)) "
-        f"ELSE {_add_64('seed', _P5)} END + CAST(size AS UHUGEINT)) % {_MODULUS}",
-    ),
-    "xx_bytes": (
-        ("digits", "size", "seed"),
-        "spark_xx_last(list_reduce(range(size - size % 4, size), lambda h, i: "
-        f"spark_xx_one(h, CAST({_read_word('digits', 'i', 1)} AS UHUGEINT)), "
-        "list_reduce(range(size % 8 // 4), lambda h, i: "
-        f"spark_xx_four(h, CAST({_read_word('digits', 'size - size % 8', 4)} AS UHUGEINT)), "
-        "list_reduce(range(size % 32 // 8), lambda h, i: "
-        f"spark_xx_eight(h, CAST({_read_word('digits', 'size - size % 32 + 8 * i', 8)} AS UHUGEINT)), "
-        "spark_xx_start(digits, size, spark_xx_unsigned(seed))))))",
     ),
     "xxhash64_one": _define_hash(
         "xxhash64", "spark_xx_{}", "spark_xx_bytes(hex(x), strlen(x), seed)",

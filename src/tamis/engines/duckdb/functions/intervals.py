@@ -75,13 +75,16 @@ def infer_interval_fields(node: exp.Expr | None) -> IntervalFields | None:
         return _CONSTRUCTORS.get(node.name.lower().removeprefix(MACRO_PREFIX))
     if isinstance(node, exp.Neg):
         return infer_interval_fields(node.this)
-    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
-        try:
-            literal = interval_from_node(node)
-        except InvalidInterval as reason:
-            raise make_unsupported_error("INTERVAL", str(reason)) from None
-        return None if literal is None else (literal.first, literal.last)
-    return None
+    literal = _read_literal(node)
+    return None if literal is None else (literal.first, literal.last)
+
+
+def _read_literal(node: exp.Expr) -> IntervalLiteral | None:
+    """Return the interval of a literal; None for other expressions."""
+    try:
+        return interval_from_node(node)
+    except InvalidInterval as reason:
+        raise make_unsupported_error("INTERVAL", str(reason)) from None
 
 
 def attach_interval_fields(node: exp.Expr, fields: IntervalFields) -> exp.Expr:
@@ -109,44 +112,26 @@ def _unite_fields(left: IntervalFields, right: IntervalFields) -> IntervalFields
 def translate_interval(node: exp.Expr) -> exp.Expr | None:
     """Translate an expression with an interval to a DuckDB expression; return None for all others."""
     match node:
-        case exp.Interval() if isinstance(node.this, exp.Literal):
-            try:
-                found = interval_from_node(node)
-            except InvalidInterval as reason:
-                raise make_unsupported_error("INTERVAL", str(reason)) from None
+        case exp.Interval():
+            found = _read_literal(node)
             return None if found is None else _build_literal(found)
         case exp.Add() | exp.Sub():
             return _translate_sum(node)
         case exp.Mul() | exp.Div():
             return _translate_scaling(node)
-        case exp.Abs() if (fields := infer_interval_fields(node.this)) is not None:
-            return attach_interval_fields(call_macro("interval_abs", node.this), fields)
-        case exp.Sign() if infer_interval_fields(node.this) is not None:
-            return call_macro("interval_sign", node.this)
         case exp.Anonymous() if node.name.lower() in _CALLS and infer_interval_fields(node.expressions[0]) is not None:
             return _translate_call(node)
         case exp.IntDiv() if infer_interval_fields(node.this) is not None:
             return _build_integer_quotient(node.this, node.expression)
         case exp.Cast():
             return _translate_cast(node)
-        case (
-            exp.In()
-            | exp.Between()
-            | exp.EQ()
-            | exp.NEQ()
-            | exp.LT()
-            | exp.LTE()
-            | exp.GT()
-            | exp.GTE()
-            | (exp.NullSafeEQ())
-            | exp.NullSafeNEQ()
-        ):
+        case _ if isinstance(node, _COMPARISONS):
             _check_comparison(node)
-            return None
-        case _:
-            return None
+    return None
 
 
+_COMPARISONS = (exp.In, exp.Between, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ,
+                exp.NullSafeNEQ)  # fmt: skip
 _CALLS = frozenset(
     f"{prefix}{name}" for prefix in (MACRO_PREFIX, DUCKDB_PREFIX) for name in ("abs", "sign", "signum", "div")
 )

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import duckdb
 from sqlglot import exp
 
+from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import (
     BuildNamed,
     CallMacro,
@@ -103,7 +104,20 @@ def _write_item(index: str) -> str:
     return f"x[CASE WHEN {IS_LIST} THEN {index} ELSE {NOT_LIST} END]"
 
 
-MACROS: Macros = {
+MACROS: Macros = define_macros(
+    r"""
+    key_of_text(x, k VARCHAR): x[k]
+    of_fields(x, n, made):
+        -- Spark casts a struct only to a struct with as many fields.
+        CASE WHEN len(json_keys(to_json(x))) <> n
+        THEN error('a struct is cast only to a struct with as many fields') ELSE made END
+    get(x, n): list_extract(x, CASE WHEN CAST(n AS BIGINT) >= 0 THEN CAST(n AS BIGINT) + 1 END)
+    map_contains_key(x, key VARCHAR):
+        CASE WHEN typeof(map_keys(x)) <> 'VARCHAR[]' THEN error('the keys of the map are not texts')
+        ELSE map_contains(x, key) END
+    map_contains_key(x, key): map_contains(x, key)
+    """
+) | {
     "key": _make_key_overloads(_list_subscript_casts()),
     "like_key": _make_key_overloads(_list_similar_keys()),
     "index": [
@@ -121,7 +135,6 @@ MACROS: Macros = {
     ),
     **_define_for_map_or_list("field", _VALUE.format("spark_key"), "x[k]"),
     **_define_for_map_or_list("field_of_digits", _VALUE.format("spark_key"), "spark_key_of_text(x, k)"),
-    "key_of_text": (("x", "k VARCHAR"), "x[k]"),
     **_define_for_map_or_list(
         "element_at",
         _VALUE.format("spark_like_key"),
@@ -133,21 +146,6 @@ MACROS: Macros = {
         _VALUE.format("spark_like_key"),
         _write_item(f"CASE WHEN spark_index(k) = 0 THEN {_INDEX_ZERO} ELSE spark_index(k) END"),
     ),
-    "of_fields": (
-        ("x", "n", "made"),
-        # Spark casts a struct only to a struct with as many fields.
-        "CASE WHEN len(json_keys(to_json(x))) <> n "
-        "THEN error('a struct is cast only to a struct with as many fields') ELSE made END",
-    ),
-    "get": (("x", "n"), "list_extract(x, CASE WHEN CAST(n AS BIGINT) >= 0 THEN CAST(n AS BIGINT) + 1 END)"),
-    "map_contains_key": [
-        (
-            ("x", "key VARCHAR"),
-            "CASE WHEN typeof(map_keys(x)) <> 'VARCHAR[]' THEN error('the keys of the map are not texts') "
-            "ELSE map_contains(x, key) END",
-        ),
-        (("x", "key"), "map_contains(x, key)"),
-    ],
 }  # fmt: skip
 
 

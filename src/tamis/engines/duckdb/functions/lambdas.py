@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import (
     Build,
     BuildNamed,
@@ -23,24 +24,19 @@ from tamis.engines.duckdb.translate.calls import (
     null_if,
 )
 
-MACROS: Macros = {
-    "condition": (("b BOOLEAN",), "b"),
-    "zipped": (("x", "y"), "CASE WHEN x IS NOT NULL AND y IS NOT NULL THEN list_zip(x, y) END"),
-    "any_of": (
-        ("x",),
-        "CASE WHEN list_contains(x, TRUE) THEN TRUE WHEN list_position(x, NULL) IS NOT NULL THEN NULL "
-        "WHEN x IS NOT NULL THEN FALSE END",
-    ),
-    "all_of": (
-        ("x",),
-        "CASE WHEN list_contains(x, FALSE) THEN FALSE WHEN list_position(x, NULL) IS NOT NULL THEN NULL "
-        "WHEN x IS NOT NULL THEN TRUE END",
-    ),
-    "comparison": (
-        ("c BIGINT",),
-        "CASE WHEN c IS NULL THEN error('the comparator of array_sort returned NULL') ELSE c < 0 END",
-    ),
-}
+MACROS: Macros = define_macros(
+    r"""
+    condition(b BOOLEAN): b
+    zipped(x, y): CASE WHEN x IS NOT NULL AND y IS NOT NULL THEN list_zip(x, y) END
+    any_of(x):
+        CASE WHEN list_contains(x, TRUE) THEN TRUE WHEN list_position(x, NULL) IS NOT NULL THEN NULL
+        WHEN x IS NOT NULL THEN FALSE END
+    all_of(x):
+        CASE WHEN list_contains(x, FALSE) THEN FALSE WHEN list_position(x, NULL) IS NOT NULL THEN NULL
+        WHEN x IS NOT NULL THEN TRUE END
+    comparison(c BIGINT): CASE WHEN c IS NULL THEN error('the comparator of array_sort returned NULL') ELSE c < 0 END
+    """
+)
 
 
 def _build_lambda(body: exp.Expr, *parameters: exp.Expr | str) -> exp.Lambda:

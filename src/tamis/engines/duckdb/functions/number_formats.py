@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tamis.engines.duckdb.functions.datetimes import build_time_text
+from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import (
     Build,
     BuildNamed,
@@ -37,162 +38,118 @@ _MAX_DIGITS = 38
 
 _FLOATING = "typeof(x) IN ('DOUBLE', 'FLOAT')"
 
-MACROS: Macros = {
-    "digits_of": (
-        ("x",),
-        f"CASE WHEN {_FLOATING} THEN CAST(CAST(x AS DECIMAL(30, 15)) AS VARCHAR) "
-        "WHEN typeof(x) = 'VARCHAR' THEN CAST(CAST(x AS DECIMAL(38, 18)) AS VARCHAR) "
-        "WHEN typeof(x) LIKE 'DECIMAL%' OR typeof(x) LIKE '%INT' OR typeof(x) = 'INTEGER' THEN CAST(x AS VARCHAR) "
-        "WHEN x IS NOT NULL THEN error('to_char takes a number for a format of digits') END",
-    ),
-    "formatted": (
-        # `whole` and `part` count the digits before and after the point, `cuts` are the positions of separators.
-        ("x", "whole", "part", "cuts", "is_filled", "sign", "currency"),
-        "spark_placed_sign(starts_with(x, '-') AND regexp_matches(x, '[1-9]'), sign, currency, "
-        "CASE WHEN length(spark_whole_digits(x)) > whole OR length(spark_part_digits(x)) > part "
-        "THEN spark_cut(repeat('#', whole), cuts, ' ') "
-        "WHEN is_filled THEN spark_cut(lpad(spark_whole_digits(x), CAST(whole AS INTEGER), '0'), cuts, ',') "
-        f"WHEN spark_whole_digits(x) = '' AND sign <> '' AND (part = 0 OR sign NOT IN ('>S', '>MI')) "
-        f"THEN {_ZERO_ERROR} "
-        "WHEN spark_whole_digits(x) = '' AND part > 0 THEN lpad('0', CAST(whole + len(cuts) AS INTEGER), ' ') "
-        "ELSE lpad(ltrim(spark_cut(lpad(spark_whole_digits(x), CAST(whole AS INTEGER), '0'), cuts, ','), '0,'), "
-        "CAST(whole + len(cuts) AS INTEGER), ' ') END, "
-        "CASE WHEN part = 0 THEN '' WHEN length(spark_whole_digits(x)) > whole OR length(spark_part_digits(x)) > part "
-        "THEN '.' || repeat('#', part) ELSE '.' || rpad(spark_part_digits(x), CAST(part AS INTEGER), '0') END)",
-    ),
-    "whole_digits": (("x",), "ltrim(split_part(ltrim(x, '-'), '.', 1), '0')"),
-    "part_digits": (("x",), "rtrim(split_part(x, '.', 2), '0')"),
-    "cut": (
-        ("x", "cuts", "mark"),
-        "array_to_string(list_transform(list_zip(list_concat([0], cuts), list_append(cuts, length(x))), "
-        "lambda p: substring(x, p[1] + 1, p[2] - p[1])), mark)",
-    ),
-    "placed_sign": (
-        ("is_negative", "sign", "currency", "x", "part"),
-        "CASE WHEN sign = '' THEN currency || x || part "
-        "WHEN sign = '>S' THEN currency || x || part || CASE WHEN is_negative THEN '-' ELSE '+' END "
-        "WHEN sign = '>MI' THEN currency || x || part || CASE WHEN is_negative THEN '-' ELSE ' ' END "
-        "WHEN sign = '>PR' THEN CASE WHEN is_negative THEN currency || repeat(' ', length(x) - length(ltrim(x, ' '))) "
-        "|| '<' || ltrim(x, ' ') || part || '>' ELSE currency || x || part || '  ' END "
-        "WHEN currency <> '' THEN spark_sign_of(is_negative, sign) || currency || x || part "
-        "ELSE repeat(' ', length(x) - length(ltrim(x, ' '))) || spark_sign_of(is_negative, sign) || ltrim(x, ' ') "
-        "|| part END",
-    ),
-    "sign_of": (
-        ("is_negative", "sign"),
-        "CASE WHEN is_negative THEN '-' WHEN sign = '<S' THEN '+' ELSE ' ' END",
-    ),
-    "number_read": (
-        ("x", "shape"),
-        "CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(regexp_replace(x, '\\s', '', 'g'), shape) "
-        "AND regexp_matches(x, '[0-9]') THEN spark_number_of(regexp_replace(x, '\\s', '', 'g')) "
-        "ELSE error('a text does not match the format of to_number') END",
-    ),
-    "try_number_read": (
-        ("x", "shape"),
-        "CASE WHEN regexp_full_match(regexp_replace(x, '\\s', '', 'g'), shape) "
-        "AND regexp_matches(x, '[0-9]') THEN spark_number_of(regexp_replace(x, '\\s', '', 'g')) END",
-    ),
-    "number_of": (
-        ("x",),
-        "CASE WHEN regexp_matches(x, '[<-]') THEN '-' ELSE '' END || regexp_replace(x, '[^0-9.]', '', 'g')",
-    ),
-    "format_number": (
-        ("x", "n"),
-        f"CASE WHEN x IS NULL OR n IS NULL OR n < 0 THEN NULL WHEN {_FLOATING} THEN "
-        "CASE WHEN isnan(CAST(x AS DOUBLE)) THEN 'NaN' WHEN isinf(CAST(x AS DOUBLE)) "
-        "THEN CASE WHEN x < 0 THEN '-∞' ELSE '∞' END ELSE format('{:,.' || n || 'f}', CAST(x AS DOUBLE)) END "
-        "ELSE CASE WHEN x < 0 THEN '-' ELSE '' END || spark_grouped(CAST(round_even(abs(x), n) AS VARCHAR), n) END",
-    ),
-    "by_pattern": (
-        # `x` is the result of `format_number` with the maximum number of digits of the pattern.
-        ("x", "least", "least_whole", "is_grouped"),
-        "CASE WHEN regexp_matches(x, 'NaN|∞') THEN x ELSE "
-        "CASE WHEN starts_with(x, '-') AND regexp_matches(x, '[1-9]') THEN '-' ELSE '' END || "
-        "spark_least_whole(CASE WHEN is_grouped THEN split_part(ltrim(x, '-'), '.', 1) "
-        "ELSE replace(split_part(ltrim(x, '-'), '.', 1), ',', '') END, least_whole) || "
-        "regexp_replace('.' || rpad(rtrim(split_part(x, '.', 2), '0'), "
-        "CAST(greatest(least, length(rtrim(split_part(x, '.', 2), '0'))) AS INTEGER), '0'), '\\.$', '') END",
-    ),
-    "least_whole": (
-        ("x", "n"),
-        "CASE WHEN n = 0 AND x = '0' THEN '' WHEN length(x) >= n THEN x "
-        "WHEN contains(x, ',') OR n > 3 THEN error('format_number pads to at most three digits here') "
-        "ELSE lpad(x, CAST(n AS INTEGER), '0') END",
-    ),
-    # format_string
-    "printed_text": (
-        ("x",),
-        "CASE WHEN typeof(x) LIKE 'TIMESTAMP%' OR typeof(x) IN ('DATE', 'BLOB', 'TIME', 'INTERVAL') "
-        "OR typeof(x) LIKE '%]' OR typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%' "
-        "THEN error('%s supports only texts, numbers and booleans here') ELSE coalesce(spark_string(x), 'null') END",
-    ),
-    "in_width": (
-        ("x", "width", "flags"),
-        "CASE WHEN length(x) >= width THEN x WHEN contains(flags, '-') THEN rpad(x, CAST(width AS INTEGER), ' ') "
-        "ELSE lpad(x, CAST(width AS INTEGER), ' ') END",
-    ),
-    "printed_number": (
-        # Digits without a sign.
-        ("x", "is_negative", "width", "flags"),
-        "CASE WHEN x IS NULL THEN spark_in_width('null', width, flags) WHEN contains(flags, '0') "
-        "AND regexp_matches(x, '[0-9]') THEN spark_sign_flag(is_negative, flags) || lpad(x, CAST(greatest(length(x), "
-        "width - length(spark_sign_flag(is_negative, flags)) - CASE WHEN is_negative AND contains(flags, '(') "
-        "THEN 1 ELSE 0 END) AS INTEGER), '0') || CASE WHEN is_negative AND contains(flags, '(') THEN ')' ELSE '' END "
-        "ELSE spark_in_width(spark_sign_flag(is_negative, flags) || x || CASE WHEN is_negative "
-        "AND contains(flags, '(') THEN ')' ELSE '' END, width, flags) END",
-    ),
-    "sign_flag": (
-        ("is_negative", "flags"),
-        "CASE WHEN is_negative AND contains(flags, '(') THEN '(' WHEN is_negative THEN '-' "
-        "WHEN contains(flags, '+') THEN '+' WHEN contains(flags, ' ') THEN ' ' ELSE '' END",
-    ),
-    "whole_number": (
-        ("x",),
-        "CASE WHEN typeof(x) IN ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', '\"NULL\"') THEN TRY_CAST(x AS BIGINT) "
-        "ELSE error('%d and %x support only whole numbers') END",
-    ),
-    "printed_whole": (
-        ("x", "width", "flags"),
-        "spark_printed_number(CASE WHEN contains(flags, ',') "
-        "THEN format('{:,}', abs(CAST(spark_whole_number(x) AS HUGEINT))) "
-        "ELSE CAST(abs(CAST(spark_whole_number(x) AS HUGEINT)) AS VARCHAR) END, x < 0, width, flags)",
-    ),
-    "printed_hex": (
-        ("x", "width", "flags"),
-        "spark_printed_number(lower(hex(CASE WHEN typeof(x) = 'TINYINT' THEN spark_whole_number(x) & 255 "
-        "WHEN typeof(x) = 'SMALLINT' THEN spark_whole_number(x) & 65535 "
-        "WHEN typeof(x) = 'INTEGER' THEN spark_whole_number(x) & 4294967295 ELSE spark_whole_number(x) END)), "
-        "FALSE, width, flags)",
-    ),
-    "printed_float": (
-        ("x", "digits", "width", "flags"),
-        f"CASE WHEN NOT {_FLOATING} THEN error('%f supports only floats and doubles') "
-        "WHEN x IS NULL THEN spark_in_width(left('null', digits), width, flags) "
-        "WHEN isnan(CAST(x AS DOUBLE)) THEN spark_in_width('NaN', width, flags) "
-        "WHEN isinf(CAST(x AS DOUBLE)) OR abs(CAST(x AS DOUBLE)) >= 1e15 OR digits > 15 "
-        "THEN error('%f supports only numbers below 10 to the 15th, and at most 15 digits') "
-        "ELSE spark_printed_number(spark_rounded_digits(CAST(x AS VARCHAR), digits, contains(flags, ',')), "
-        "x < 0 OR starts_with(CAST(x AS VARCHAR), '-'), width, flags) END",
-    ),
-    "rounded_digits": (
-        # Rounds the decimal digits, not the binary value: 1.005 is 1.01.
-        ("text", "digits", "is_grouped"),
-        "spark_scaled_digits(CAST(trunc(abs(CAST(text AS DECIMAL(38, 20))) * CAST(power(10, digits) AS BIGINT) "
-        "+ 0.5) AS VARCHAR), digits, is_grouped)",
-    ),
-    "scaled_digits": (
-        ("text", "digits", "is_grouped"),
-        "spark_joined_digits(lpad(split_part(text, '.', 1), "
-        "CAST(greatest(length(split_part(text, '.', 1)), digits + 1) AS INTEGER), '0'), digits, is_grouped)",
-    ),
-    "joined_digits": (
-        ("text", "digits", "is_grouped"),
-        "CASE WHEN is_grouped THEN format('{:,}', CAST(left(text, length(text) - digits) AS HUGEINT)) "
-        "ELSE left(text, length(text) - digits) END "
-        "|| CASE WHEN digits > 0 THEN '.' || right(text, digits) ELSE '' END",
-    ),
-}
+MACROS: Macros = define_macros(
+    rf"""
+    digits_of(x):
+        CASE WHEN {_FLOATING} THEN CAST(CAST(x AS DECIMAL(30, 15)) AS VARCHAR)
+        WHEN typeof(x) = 'VARCHAR' THEN CAST(CAST(x AS DECIMAL(38, 18)) AS VARCHAR)
+        WHEN typeof(x) LIKE 'DECIMAL%' OR typeof(x) LIKE '%INT' OR typeof(x) = 'INTEGER' THEN CAST(x AS VARCHAR)
+        WHEN x IS NOT NULL THEN error('to_char takes a number for a format of digits') END
+    formatted(x, whole, part, cuts, is_filled, sign, currency):
+        -- `whole` and `part` count the digits before and after the point, `cuts` are the positions of separators.
+        spark_placed_sign(starts_with(x, '-') AND regexp_matches(x, '[1-9]'), sign, currency,
+        CASE WHEN length(spark_whole_digits(x)) > whole OR length(spark_part_digits(x)) > part
+        THEN spark_cut(repeat('#', whole), cuts, ' ')
+        WHEN is_filled THEN spark_cut(lpad(spark_whole_digits(x), CAST(whole AS INTEGER), '0'), cuts, ',')
+        WHEN spark_whole_digits(x) = '' AND sign <> '' AND (part = 0 OR sign NOT IN ('>S', '>MI'))
+        THEN {_ZERO_ERROR}
+        WHEN spark_whole_digits(x) = '' AND part > 0 THEN lpad('0', CAST(whole + len(cuts) AS INTEGER), ' ')
+        ELSE lpad(ltrim(spark_cut(lpad(spark_whole_digits(x), CAST(whole AS INTEGER), '0'), cuts, ','), '0,'),
+        CAST(whole + len(cuts) AS INTEGER), ' ') END,
+        CASE WHEN part = 0 THEN '' WHEN length(spark_whole_digits(x)) > whole OR length(spark_part_digits(x)) > part
+        THEN '.' || repeat('#', part) ELSE '.' || rpad(spark_part_digits(x), CAST(part AS INTEGER), '0') END)
+    whole_digits(x): ltrim(split_part(ltrim(x, '-'), '.', 1), '0')
+    part_digits(x): rtrim(split_part(x, '.', 2), '0')
+    cut(x, cuts, mark):
+        array_to_string(list_transform(list_zip(list_concat([0], cuts), list_append(cuts, length(x))),
+        lambda p: substring(x, p[1] + 1, p[2] - p[1])), mark)
+    placed_sign(is_negative, sign, currency, x, part):
+        CASE WHEN sign = '' THEN currency || x || part
+        WHEN sign = '>S' THEN currency || x || part || CASE WHEN is_negative THEN '-' ELSE '+' END
+        WHEN sign = '>MI' THEN currency || x || part || CASE WHEN is_negative THEN '-' ELSE ' ' END
+        WHEN sign = '>PR' THEN CASE WHEN is_negative THEN currency || repeat(' ', length(x) - length(ltrim(x, ' ')))
+        || '<' || ltrim(x, ' ') || part || '>' ELSE currency || x || part || '  ' END
+        WHEN currency <> '' THEN spark_sign_of(is_negative, sign) || currency || x || part
+        ELSE repeat(' ', length(x) - length(ltrim(x, ' '))) || spark_sign_of(is_negative, sign) || ltrim(x, ' ')
+        || part END
+    sign_of(is_negative, sign): CASE WHEN is_negative THEN '-' WHEN sign = '<S' THEN '+' ELSE ' ' END
+    number_read(x, shape):
+        CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(regexp_replace(x, '\s', '', 'g'), shape)
+        AND regexp_matches(x, '[0-9]') THEN spark_number_of(regexp_replace(x, '\s', '', 'g'))
+        ELSE error('a text does not match the format of to_number') END
+    try_number_read(x, shape):
+        CASE WHEN regexp_full_match(regexp_replace(x, '\s', '', 'g'), shape)
+        AND regexp_matches(x, '[0-9]') THEN spark_number_of(regexp_replace(x, '\s', '', 'g')) END
+    number_of(x): CASE WHEN regexp_matches(x, '[<-]') THEN '-' ELSE '' END || regexp_replace(x, '[^0-9.]', '', 'g')
+    format_number(x, n):
+        CASE WHEN x IS NULL OR n IS NULL OR n < 0 THEN NULL WHEN {_FLOATING} THEN
+        CASE WHEN isnan(CAST(x AS DOUBLE)) THEN 'NaN' WHEN isinf(CAST(x AS DOUBLE))
+        THEN CASE WHEN x < 0 THEN '-∞' ELSE '∞' END ELSE format('{{:,.' || n || 'f}}', CAST(x AS DOUBLE)) END
+        ELSE CASE WHEN x < 0 THEN '-' ELSE '' END || spark_grouped(CAST(round_even(abs(x), n) AS VARCHAR), n) END
+    by_pattern(x, least, least_whole, is_grouped):
+        -- `x` is the result of `format_number` with the maximum number of digits of the pattern.
+        CASE WHEN regexp_matches(x, 'NaN|∞') THEN x ELSE
+        CASE WHEN starts_with(x, '-') AND regexp_matches(x, '[1-9]') THEN '-' ELSE '' END ||
+        spark_least_whole(CASE WHEN is_grouped THEN split_part(ltrim(x, '-'), '.', 1)
+        ELSE replace(split_part(ltrim(x, '-'), '.', 1), ',', '') END, least_whole) ||
+        regexp_replace('.' || rpad(rtrim(split_part(x, '.', 2), '0'),
+        CAST(greatest(least, length(rtrim(split_part(x, '.', 2), '0'))) AS INTEGER), '0'), '\.$', '') END
+    least_whole(x, n):
+        CASE WHEN n = 0 AND x = '0' THEN '' WHEN length(x) >= n THEN x
+        WHEN contains(x, ',') OR n > 3 THEN error('format_number pads to at most three digits here')
+        ELSE lpad(x, CAST(n AS INTEGER), '0') END
+    -- format_string
+    printed_text(x):
+        CASE WHEN typeof(x) LIKE 'TIMESTAMP%' OR typeof(x) IN ('DATE', 'BLOB', 'TIME', 'INTERVAL')
+        OR typeof(x) LIKE '%]' OR typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%'
+        THEN error('%s supports only texts, numbers and booleans here') ELSE coalesce(spark_string(x), 'null') END
+    in_width(x, width, flags):
+        CASE WHEN length(x) >= width THEN x WHEN contains(flags, '-') THEN rpad(x, CAST(width AS INTEGER), ' ')
+        ELSE lpad(x, CAST(width AS INTEGER), ' ') END
+    printed_number(x, is_negative, width, flags):
+        -- Digits without a sign.
+        CASE WHEN x IS NULL THEN spark_in_width('null', width, flags) WHEN contains(flags, '0')
+        AND regexp_matches(x, '[0-9]') THEN spark_sign_flag(is_negative, flags) || lpad(x, CAST(greatest(length(x),
+        width - length(spark_sign_flag(is_negative, flags)) - CASE WHEN is_negative AND contains(flags, '(')
+        THEN 1 ELSE 0 END) AS INTEGER), '0') || CASE WHEN is_negative AND contains(flags, '(') THEN ')' ELSE '' END
+        ELSE spark_in_width(spark_sign_flag(is_negative, flags) || x || CASE WHEN is_negative
+        AND contains(flags, '(') THEN ')' ELSE '' END, width, flags) END
+    sign_flag(is_negative, flags):
+        CASE WHEN is_negative AND contains(flags, '(') THEN '(' WHEN is_negative THEN '-'
+        WHEN contains(flags, '+') THEN '+' WHEN contains(flags, ' ') THEN ' ' ELSE '' END
+    whole_number(x):
+        CASE WHEN typeof(x) IN ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', '"NULL"') THEN TRY_CAST(x AS BIGINT)
+        ELSE error('%d and %x support only whole numbers') END
+    printed_whole(x, width, flags):
+        spark_printed_number(CASE WHEN contains(flags, ',')
+        THEN format('{{:,}}', abs(CAST(spark_whole_number(x) AS HUGEINT)))
+        ELSE CAST(abs(CAST(spark_whole_number(x) AS HUGEINT)) AS VARCHAR) END, x < 0, width, flags)
+    printed_hex(x, width, flags):
+        spark_printed_number(lower(hex(CASE WHEN typeof(x) = 'TINYINT' THEN spark_whole_number(x) & 255
+        WHEN typeof(x) = 'SMALLINT' THEN spark_whole_number(x) & 65535
+        WHEN typeof(x) = 'INTEGER' THEN spark_whole_number(x) & 4294967295 ELSE spark_whole_number(x) END)),
+        FALSE, width, flags)
+    printed_float(x, digits, width, flags):
+        CASE WHEN NOT {_FLOATING} THEN error('%f supports only floats and doubles')
+        WHEN x IS NULL THEN spark_in_width(left('null', digits), width, flags)
+        WHEN isnan(CAST(x AS DOUBLE)) THEN spark_in_width('NaN', width, flags)
+        WHEN isinf(CAST(x AS DOUBLE)) OR abs(CAST(x AS DOUBLE)) >= 1e15 OR digits > 15
+        THEN error('%f supports only numbers below 10 to the 15th, and at most 15 digits')
+        ELSE spark_printed_number(spark_rounded_digits(CAST(x AS VARCHAR), digits, contains(flags, ',')),
+        x < 0 OR starts_with(CAST(x AS VARCHAR), '-'), width, flags) END
+    rounded_digits(text, digits, is_grouped):
+        -- Rounds the decimal digits, not the binary value: 1.005 is 1.01.
+        spark_scaled_digits(CAST(trunc(abs(CAST(text AS DECIMAL(38, 20))) * CAST(power(10, digits) AS BIGINT)
+        + 0.5) AS VARCHAR), digits, is_grouped)
+    scaled_digits(text, digits, is_grouped):
+        spark_joined_digits(lpad(split_part(text, '.', 1),
+        CAST(greatest(length(split_part(text, '.', 1)), digits + 1) AS INTEGER), '0'), digits, is_grouped)
+    joined_digits(text, digits, is_grouped):
+        CASE WHEN is_grouped THEN format('{{:,}}', CAST(left(text, length(text) - digits) AS HUGEINT))
+        ELSE left(text, length(text) - digits) END
+        || CASE WHEN digits > 0 THEN '.' || right(text, digits) ELSE '' END
+    """
+)
 
 
 # --- to_char and to_number ------------------------------------------------------------------------------------------

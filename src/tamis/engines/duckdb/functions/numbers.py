@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import (
     Build,
     BuildNamed,
@@ -83,7 +84,67 @@ def _define_shifts() -> Macros:
     return found
 
 
-MACROS: Macros = {
+MACROS: Macros = define_macros(
+    r"""
+    hypot(a, b):
+        -- Scales the operands, because squares of large numbers overflow.
+        CASE WHEN a IS NULL OR b IS NULL THEN NULL
+        WHEN isinf(spark_double(a)) OR isinf(spark_double(b)) THEN CAST('Infinity' AS DOUBLE)
+        WHEN greatest(abs(spark_double(a)), abs(spark_double(b))) = 0 THEN 0.0
+        ELSE greatest(abs(spark_double(a)), abs(spark_double(b))) * sqrt(1 + pow(least(abs(spark_double(a)),
+        abs(spark_double(b))) / greatest(abs(spark_double(a)), abs(spark_double(b))), 2)) END
+    expm1(y):
+        CASE WHEN abs(spark_double(y)) < 1e-5
+        THEN spark_double(y) + spark_double(y) * spark_double(y) / 2 ELSE exp(spark_double(y)) - 1 END
+    log1p(y):
+        CASE WHEN spark_double(y) <= -1 THEN NULL WHEN abs(spark_double(y)) < 1e-5 THEN spark_double(y)
+        - spark_double(y) * spark_double(y) / 2 ELSE ln(1 + spark_double(y)) END
+    bit_get(x, n):
+        CASE WHEN n >= 0 AND n < CASE typeof(x) WHEN 'TINYINT' THEN 8 WHEN 'SMALLINT' THEN 16 WHEN 'INTEGER' THEN 32
+        ELSE 64 END THEN CAST((CAST(x AS BIGINT) >> CAST(n AS INTEGER)) & 1 AS TINYINT)
+        WHEN x IS NOT NULL AND n IS NOT NULL THEN error('bit_get counts the bits of the value from 0') END
+    width_bucket(v, low, high, n):
+        CASE WHEN v IS NULL OR low IS NULL OR high IS NULL OR n IS NULL
+        OR trunc(spark_double(n)) <= 0 OR CAST(n AS VARCHAR) = '9223372036854775807'
+        OR spark_double(low) = spark_double(high)
+        OR isnan(spark_double(v)) OR NOT isfinite(spark_double(low)) OR NOT isfinite(spark_double(high)) THEN NULL
+        WHEN spark_double(low) < spark_double(high) THEN CASE WHEN spark_double(v) < spark_double(low) THEN 0
+        WHEN spark_double(v) >= spark_double(high) THEN CAST(trunc(spark_double(n)) AS BIGINT) + 1
+        ELSE CAST(floor(trunc(spark_double(n)) * (spark_double(v) - spark_double(low))
+        / (spark_double(high) - spark_double(low))) AS BIGINT) + 1 END
+        ELSE CASE WHEN spark_double(v) > spark_double(low) THEN 0
+        WHEN spark_double(v) <= spark_double(high) THEN CAST(trunc(spark_double(n)) AS BIGINT) + 1
+        ELSE CAST(floor(trunc(spark_double(n)) * (spark_double(low) - spark_double(v))
+        / (spark_double(low) - spark_double(high))) AS BIGINT) + 1 END END
+    try_mod(x, y): CASE WHEN y <> 0 THEN TRY(x % y) END
+    try_divide(x, y): CASE WHEN y <> 0 THEN x / y END
+    -- Type names, as Spark writes them
+    type_name(name):
+        regexp_replace(regexp_replace(CASE name WHEN 'INTEGER' THEN 'int' WHEN 'VARCHAR' THEN 'string'
+        WHEN 'FLOAT' THEN 'float' WHEN 'BLOB' THEN 'binary' WHEN 'TIMESTAMP' THEN 'timestamp_ntz'
+        WHEN 'TIMESTAMP WITH TIME ZONE' THEN 'timestamp' WHEN '"NULL"' THEN 'void'
+        ELSE lower(name) END, '\s', '', 'g'), 'hugeint', 'bigint')
+    typeof(x):
+        CASE WHEN typeof(x) LIKE '%[]' AND typeof(x) NOT LIKE 'STRUCT%' AND typeof(x) NOT LIKE 'MAP%'
+        AND typeof(x) NOT LIKE '%[][]' THEN 'array<' || spark_type_name(typeof(x)[:-3]) || '>'
+        WHEN typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%' OR typeof(x) LIKE '%[][]' OR typeof(x) = 'INTERVAL'
+        THEN error('typeof does not support maps, structs, intervals and lists of lists here')
+        ELSE spark_type_name(typeof(x)) END
+    -- Groups of rows
+    skewness(n, low, high, sampled):
+        -- DuckDB computes the sample skewness, which is sqrt(n * (n - 1)) / (n - 2) times as large.
+        CASE WHEN n = 0 OR low = high THEN NULL WHEN n = 2 THEN 0.0 ELSE sampled * (n - 2) / sqrt(n * (n - 1.0)) END
+    -- The average of decimals has four more digits after the point. `one` is any of the values, for its type; `mean` is
+    -- their average.
+    mean(one, mean):
+        CASE WHEN typeof(one) LIKE 'DECIMAL%'
+        THEN round(mean, TRY_CAST(regexp_extract(typeof(one), ',(\d+)', 1) AS INTEGER) + 4) ELSE mean END
+    try_sum(x BIGINT): TRY_CAST(sum(x) AS BIGINT)
+    try_sum(x DOUBLE): sum(x)
+    try_sum(x DECIMAL(18, 3)): error('try_sum of decimals: use sum')
+    regr_count(a, b): CAST(regr_count(a, b) AS BIGINT)
+    """
+) | {
     # An argument of `listagg`: DuckDB would join bytes as escaped text.
     "listed_text": [
         # Unchanged, so that DISTINCT and ORDER BY see the same value.
@@ -98,40 +159,6 @@ MACROS: Macros = {
     **define_by_type("positive", {"VARCHAR": "spark_double(x)", "": "+x"}),
     "sec": _define_double_function(_INVERSE.format("cos")),
     "csc": _define_double_function(_INVERSE.format("sin")),
-    "hypot": (
-        ("a", "b"),
-        # Scales the operands, because squares of large numbers overflow.
-        "CASE WHEN a IS NULL OR b IS NULL THEN NULL "
-        "WHEN isinf(spark_double(a)) OR isinf(spark_double(b)) THEN CAST('Infinity' AS DOUBLE) "
-        "WHEN greatest(abs(spark_double(a)), abs(spark_double(b))) = 0 THEN 0.0 "
-        "ELSE greatest(abs(spark_double(a)), abs(spark_double(b))) * sqrt(1 + pow(least(abs(spark_double(a)), "
-        "abs(spark_double(b))) / greatest(abs(spark_double(a)), abs(spark_double(b))), 2)) END",
-    ),
-    "expm1": (("y",), "CASE WHEN abs(spark_double(y)) < 1e-5 "
-              "THEN spark_double(y) + spark_double(y) * spark_double(y) / 2 ELSE exp(spark_double(y)) - 1 END"),
-    "log1p": (("y",), "CASE WHEN spark_double(y) <= -1 THEN NULL WHEN abs(spark_double(y)) < 1e-5 THEN spark_double(y) "
-              "- spark_double(y) * spark_double(y) / 2 ELSE ln(1 + spark_double(y)) END"),
-    "bit_get": (
-        ("x", "n"),
-        "CASE WHEN n >= 0 AND n < CASE typeof(x) WHEN 'TINYINT' THEN 8 WHEN 'SMALLINT' THEN 16 WHEN 'INTEGER' THEN 32 "
-        "ELSE 64 END THEN CAST((CAST(x AS BIGINT) >> CAST(n AS INTEGER)) & 1 AS TINYINT) "
-        "WHEN x IS NOT NULL AND n IS NOT NULL THEN error('bit_get counts the bits of the value from 0') END",
-    ),
-    "width_bucket": (
-        ("v", "low", "high", "n"),
-        "CASE WHEN v IS NULL OR low IS NULL OR high IS NULL OR n IS NULL "
-        "OR trunc(spark_double(n)) <= 0 OR CAST(n AS VARCHAR) = '9223372036854775807' "
-        "OR spark_double(low) = spark_double(high) "
-        "OR isnan(spark_double(v)) OR NOT isfinite(spark_double(low)) OR NOT isfinite(spark_double(high)) THEN NULL "
-        "WHEN spark_double(low) < spark_double(high) THEN CASE WHEN spark_double(v) < spark_double(low) THEN 0 "
-        "WHEN spark_double(v) >= spark_double(high) THEN CAST(trunc(spark_double(n)) AS BIGINT) + 1 "
-        "ELSE CAST(floor(trunc(spark_double(n)) * (spark_double(v) - spark_double(low)) "
-        "/ (spark_double(high) - spark_double(low))) AS BIGINT) + 1 END "
-        "ELSE CASE WHEN spark_double(v) > spark_double(low) THEN 0 "
-        "WHEN spark_double(v) <= spark_double(high) THEN CAST(trunc(spark_double(n)) AS BIGINT) + 1 "
-        "ELSE CAST(floor(trunc(spark_double(n)) * (spark_double(low) - spark_double(v)) "
-        "/ (spark_double(low) - spark_double(high))) AS BIGINT) + 1 END END",
-    ),
     **_define_shifts(),
     # Arithmetic that gives NULL where it fails
     **{
@@ -146,48 +173,11 @@ MACROS: Macros = {
         ]
         for name, sign in (("add", "+"), ("subtract", "-"), ("multiply", "*"))
     },
-    "try_mod": (("x", "y"), "CASE WHEN y <> 0 THEN TRY(x % y) END"),
-    "try_divide": (("x", "y"), "CASE WHEN y <> 0 THEN x / y END"),
-    # Type names, as Spark writes them
-    "type_name": (
-        ("name",),
-        "regexp_replace(regexp_replace(CASE name WHEN 'INTEGER' THEN 'int' WHEN 'VARCHAR' THEN 'string' "
-        "WHEN 'FLOAT' THEN 'float' WHEN 'BLOB' THEN 'binary' WHEN 'TIMESTAMP' THEN 'timestamp_ntz' "
-        "WHEN 'TIMESTAMP WITH TIME ZONE' THEN 'timestamp' WHEN '\"NULL\"' THEN 'void' "
-        "ELSE lower(name) END, '\\s', '', 'g'), 'hugeint', 'bigint')",
-    ),
-    "typeof": (
-        ("x",),
-        "CASE WHEN typeof(x) LIKE '%[]' AND typeof(x) NOT LIKE 'STRUCT%' AND typeof(x) NOT LIKE 'MAP%' "
-        "AND typeof(x) NOT LIKE '%[][]' THEN 'array<' || spark_type_name(typeof(x)[:-3]) || '>' "
-        "WHEN typeof(x) LIKE 'STRUCT%' OR typeof(x) LIKE 'MAP%' OR typeof(x) LIKE '%[][]' OR typeof(x) = 'INTERVAL' "
-        "THEN error('typeof does not support maps, structs, intervals and lists of lists here') "
-        "ELSE spark_type_name(typeof(x)) END",
-    ),
-    # Groups of rows
-    "skewness": (
-        ("n", "low", "high", "sampled"),
-        # DuckDB computes the sample skewness, which is sqrt(n * (n - 1)) / (n - 2) times as large.
-        "CASE WHEN n = 0 OR low = high THEN NULL WHEN n = 2 THEN 0.0 ELSE sampled * (n - 2) / sqrt(n * (n - 1.0)) END",
-    ),
-    # The average of decimals has four more digits after the point. `one` is any of the values, for its type; `mean` is
-    # their average.
-    "mean": (
-        ("one", "mean"),
-        "CASE WHEN typeof(one) LIKE 'DECIMAL%' "
-        "THEN round(mean, TRY_CAST(regexp_extract(typeof(one), ',(\\d+)', 1) AS INTEGER) + 4) ELSE mean END",
-    ),
-    "try_sum": [
-        (("x BIGINT",), "TRY_CAST(sum(x) AS BIGINT)"),
-        (("x DOUBLE",), "sum(x)"),
-        (("x DECIMAL(18, 3)",), "error('try_sum of decimals: use sum')"),
-    ],
     # A macro of one aggregate function may have a window. DuckDB returns NaN for constant columns.
     **{
         name: (("a", "b"), f"nullif({name}(a, b), CAST('NaN' AS DOUBLE))")
         for name in ("corr", "regr_r2", "regr_slope", "regr_intercept")
     },
-    "regr_count": (("a", "b"), "CAST(regr_count(a, b) AS BIGINT)"),
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tamis.engines.duckdb.functions.datetime_patterns import UnsupportedPattern
+from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import (
     Build,
     Macros,
@@ -361,60 +362,44 @@ _SAFE = (
 _GROUP_COUNT = r"length(regexp_replace(regexp_replace(pattern, '\\.|\[[^\]]*\]', '', 'g'), '[^(]', '', 'g'))"
 _UTF_16 = r"length({0}) + length(regexp_replace({0}, '[^\x{{10000}}-\x{{10FFFF}}]', '', 'g'))"
 
-MACROS: Macros = {
-    "pattern": (
-        ("pattern",),
-        f"CASE WHEN regexp_full_match(pattern, '{_SAFE}') THEN pattern WHEN pattern IS NOT NULL "
-        "THEN error('a regular expression that is not a constant may only have letters, classes, groups "
-        "and * + ? |') END",
-    ),
-    "filled_pattern": (
-        # Java and RE2 place empty matches differently.
-        ("pattern",),
-        "CASE WHEN regexp_matches('', pattern) "
-        "THEN error('a regular expression that is not a constant must not match the empty text') ELSE pattern END",
-    ),
-    "guarded": (
-        ("x", "guard"),
-        "CASE WHEN regexp_matches(x, guard) THEN error('a text has ends of lines or letters for which the "
-        "regular expression means something else to the embedded engine') ELSE x END",
-    ),
-    "group": (
-        ("pattern", "n"),
-        f"CASE WHEN n BETWEEN 0 AND {_GROUP_COUNT} THEN pattern WHEN n IS NOT NULL AND pattern IS NOT NULL "
-        "THEN error('the regular expression does not have that group') END",
-    ),
-    "regexp_replace_from": (
-        ("x", "pattern", "replacement", "start"),
-        "CASE WHEN start > length(x) THEN x "
-        "ELSE left(x, start - 1) || regexp_replace(substring(x, start), pattern, replacement, 'g') END",
-    ),
-    "regexp_extract_all": (
-        ("x", "pattern", "n"),
-        "list_transform(regexp_extract_all(x, pattern, n), lambda e: coalesce(e, ''))",
-    ),
-    "regexp_count": (("x", "pattern"), "CAST(len(regexp_extract_all(x, pattern)) AS INTEGER)"),
-    "regexp_instr": (
-        ("x", "pattern"),
-        "CAST(CASE WHEN x IS NULL OR pattern IS NULL THEN NULL WHEN NOT regexp_matches(x, pattern) THEN 0 "
-        "ELSE 1 + spark_code_unit_count(regexp_extract(x, '(?s:^(.*?))(?:' || pattern || ')', 1)) END AS INTEGER)",
-    ),
+MACROS: Macros = define_macros(
+    rf"""
+    pattern(pattern):
+        CASE WHEN regexp_full_match(pattern, '{_SAFE}') THEN pattern WHEN pattern IS NOT NULL
+        THEN error('a regular expression that is not a constant may only have letters, classes, groups
+        and * + ? |') END
+    filled_pattern(pattern):
+        -- Java and RE2 place empty matches differently.
+        CASE WHEN regexp_matches('', pattern)
+        THEN error('a regular expression that is not a constant must not match the empty text') ELSE pattern END
+    guarded(x, guard):
+        CASE WHEN regexp_matches(x, guard) THEN error('a text has ends of lines or letters for which the
+        regular expression means something else to the embedded engine') ELSE x END
+    group(pattern, n):
+        CASE WHEN n BETWEEN 0 AND {_GROUP_COUNT} THEN pattern WHEN n IS NOT NULL AND pattern IS NOT NULL
+        THEN error('the regular expression does not have that group') END
+    regexp_replace_from(x, pattern, replacement, start):
+        CASE WHEN start > length(x) THEN x
+        ELSE left(x, start - 1) || regexp_replace(substring(x, start), pattern, replacement, 'g') END
+    regexp_extract_all(x, pattern, n): list_transform(regexp_extract_all(x, pattern, n), lambda e: coalesce(e, ''))
+    regexp_count(x, pattern): CAST(len(regexp_extract_all(x, pattern)) AS INTEGER)
+    regexp_instr(x, pattern):
+        CAST(CASE WHEN x IS NULL OR pattern IS NULL THEN NULL WHEN NOT regexp_matches(x, pattern) THEN 0
+        ELSE 1 + spark_code_unit_count(regexp_extract(x, '(?s:^(.*?))(?:' || pattern || ')', 1)) END AS INTEGER)
+    regexp_substr(x, pattern): nullif(regexp_extract(x, pattern), '')
+    split(x, pattern): CASE WHEN pattern IS NULL THEN NULL ELSE str_split_regex(x, pattern) END
+    split_up_to(x, pattern, most):
+        CASE WHEN x IS NULL OR pattern IS NULL OR most IS NULL THEN NULL WHEN most <= 0
+        THEN str_split_regex(x, pattern) WHEN len(str_split_regex(x, pattern)) <= most
+        THEN str_split_regex(x, pattern) ELSE list_append(str_split_regex(x, pattern)[1:most - 1],
+        substring(x, 1 + length(array_to_string(str_split_regex(x, pattern)[1:most - 1], ''))
+        + length(array_to_string(regexp_extract_all(x, pattern, 0)[1:most - 1], '')))) END
+    characters(x, most):
+        CASE WHEN x IS NULL OR most IS NULL THEN NULL WHEN most <= 0 OR length(x) <= most THEN string_split(x, '')
+        WHEN most = 1 THEN [x] ELSE list_append(string_split(left(x, most - 1), ''), substring(x, most)) END
+    """
+) | {
     "code_unit_count": (("x",), _UTF_16.format("x")),
-    "regexp_substr": (("x", "pattern"), "nullif(regexp_extract(x, pattern), '')"),
-    "split": (("x", "pattern"), "CASE WHEN pattern IS NULL THEN NULL ELSE str_split_regex(x, pattern) END"),
-    "split_up_to": (
-        ("x", "pattern", "most"),
-        "CASE WHEN x IS NULL OR pattern IS NULL OR most IS NULL THEN NULL WHEN most <= 0 "
-        "THEN str_split_regex(x, pattern) WHEN len(str_split_regex(x, pattern)) <= most "
-        "THEN str_split_regex(x, pattern) ELSE list_append(str_split_regex(x, pattern)[1:most - 1], "
-        "substring(x, 1 + length(array_to_string(str_split_regex(x, pattern)[1:most - 1], '')) "
-        "+ length(array_to_string(regexp_extract_all(x, pattern, 0)[1:most - 1], '')))) END",
-    ),
-    "characters": (
-        ("x", "most"),
-        "CASE WHEN x IS NULL OR most IS NULL THEN NULL WHEN most <= 0 OR length(x) <= most THEN string_split(x, '') "
-        "WHEN most = 1 THEN [x] ELSE list_append(string_split(left(x, most - 1), ''), substring(x, most)) END",
-    ),
 }
 
 

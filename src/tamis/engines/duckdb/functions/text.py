@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import (
     MAX_INT,
     Build,
@@ -56,23 +57,42 @@ _CHARACTERS_TO_4_BYTES = _write_join("printf('%08X', unicode(c))", "string_split
 _BYTES_TO_CHARACTERS = _write_join("chr(CAST('0x' || c AS INTEGER))", "regexp_extract_all(x, '..')")
 _4_BYTES_TO_CHARACTERS = _write_join("chr(CAST('0x' || c AS INTEGER))", "regexp_extract_all(x, '........')")
 
-CHARSET_MACROS: Macros = {
-    "encode": (
-        ("x", "charset"),
-        "CASE WHEN x IS NULL OR charset IS NULL THEN NULL "
-        "WHEN upper(charset) = 'UTF-8' THEN encode(x) "
-        "WHEN upper(charset) = 'US-ASCII' "
-        f"THEN CASE WHEN strlen(x) = length(x) THEN encode(x) ELSE {_MISSING_CHARACTER} END "
-        "WHEN upper(charset) = 'ISO-8859-1' THEN CASE WHEN strlen(x) = length(x) THEN encode(x) "
-        "WHEN regexp_full_match(x, '(?s)[\\x{00}-\\x{FF}]*') "
-        f"THEN unhex({_CHARACTERS_TO_BYTES}) ELSE {_MISSING_CHARACTER} END "
-        f"WHEN NOT regexp_full_match(upper(charset), 'UTF-(16|16BE|16LE|32)') THEN {_UNKNOWN_CHARSET} "
-        "WHEN x = '' THEN unhex('') "
-        "WHEN upper(charset) = 'UTF-16' THEN unhex('FEFF' || spark_code_units(x)) "
-        "WHEN upper(charset) = 'UTF-16BE' THEN unhex(spark_code_units(x)) "
-        f"WHEN upper(charset) = 'UTF-16LE' THEN unhex(regexp_replace(spark_code_units(x), {_SWAP_2_BYTES})) "
-        f"ELSE unhex({_CHARACTERS_TO_4_BYTES}) END",
-    ),
+CHARSET_MACROS: Macros = define_macros(
+    rf"""
+    encode(x, charset):
+        CASE WHEN x IS NULL OR charset IS NULL THEN NULL
+        WHEN upper(charset) = 'UTF-8' THEN encode(x)
+        WHEN upper(charset) = 'US-ASCII'
+        THEN CASE WHEN strlen(x) = length(x) THEN encode(x) ELSE {_MISSING_CHARACTER} END
+        WHEN upper(charset) = 'ISO-8859-1' THEN CASE WHEN strlen(x) = length(x) THEN encode(x)
+        WHEN regexp_full_match(x, '(?s)[\x{{00}}-\x{{FF}}]*')
+        THEN unhex({_CHARACTERS_TO_BYTES}) ELSE {_MISSING_CHARACTER} END
+        WHEN NOT regexp_full_match(upper(charset), 'UTF-(16|16BE|16LE|32)') THEN {_UNKNOWN_CHARSET}
+        WHEN x = '' THEN unhex('')
+        WHEN upper(charset) = 'UTF-16' THEN unhex('FEFF' || spark_code_units(x))
+        WHEN upper(charset) = 'UTF-16BE' THEN unhex(spark_code_units(x))
+        WHEN upper(charset) = 'UTF-16LE' THEN unhex(regexp_replace(spark_code_units(x), {_SWAP_2_BYTES}))
+        ELSE unhex({_CHARACTERS_TO_4_BYTES}) END
+    decode(x, charset):
+        CASE WHEN x IS NULL OR charset IS NULL THEN NULL
+        WHEN upper(charset) = 'UTF-8' THEN decode(x) ELSE spark_decoded_digits(hex(x), upper(charset)) END
+    decoded_digits(x, charset):
+        CASE WHEN charset = 'US-ASCII' THEN CASE WHEN regexp_full_match(x, '([0-7].)*') THEN decode(unhex(x))
+        ELSE {_INVALID_BYTES} END
+        WHEN charset = 'ISO-8859-1' THEN {_BYTES_TO_CHARACTERS}
+        WHEN NOT regexp_full_match(charset, 'UTF-(16|16BE|16LE|32)') THEN {_UNKNOWN_CHARSET}
+        WHEN charset = 'UTF-16BE' THEN spark_of_code_units(x)
+        WHEN charset = 'UTF-16LE' THEN spark_of_code_units(regexp_replace(x, {_SWAP_2_BYTES}))
+        WHEN charset = 'UTF-16' AND starts_with(x, 'FEFF') THEN spark_of_code_units(substring(x, 5))
+        WHEN charset = 'UTF-16' AND starts_with(x, 'FFFE')
+        THEN spark_of_code_units(regexp_replace(substring(x, 5), {_SWAP_2_BYTES}))
+        WHEN charset = 'UTF-16' THEN spark_of_code_units(x)
+        WHEN starts_with(x, '0000FEFF') THEN spark_of_code_points(substring(x, 9))
+        WHEN starts_with(x, 'FFFE0000')
+        THEN spark_of_code_points(regexp_replace(substring(x, 9), {_SWAP_4_BYTES})) ELSE spark_of_code_points(x) END
+    of_code_points(x): CASE WHEN length(x) % 8 <> 0 THEN {_INVALID_BYTES} ELSE {_4_BYTES_TO_CHARACTERS} END
+    """
+) | {
     "code_units": (
         ("x",),
         _write_join(
@@ -80,27 +100,6 @@ CHARSET_MACROS: Macros = {
             "56320 + (unicode(c) - 65536) % 1024) ELSE printf('%04X', unicode(c)) END",
             "string_split(x, '')",
         ),
-    ),
-    "decode": (
-        ("x", "charset"),
-        "CASE WHEN x IS NULL OR charset IS NULL THEN NULL "
-        "WHEN upper(charset) = 'UTF-8' THEN decode(x) ELSE spark_decoded_digits(hex(x), upper(charset)) END",
-    ),
-    "decoded_digits": (
-        ("x", "charset"),
-        "CASE WHEN charset = 'US-ASCII' THEN CASE WHEN regexp_full_match(x, '([0-7].)*') THEN decode(unhex(x)) "
-        f"ELSE {_INVALID_BYTES} END "
-        f"WHEN charset = 'ISO-8859-1' THEN {_BYTES_TO_CHARACTERS} "
-        f"WHEN NOT regexp_full_match(charset, 'UTF-(16|16BE|16LE|32)') THEN {_UNKNOWN_CHARSET} "
-        "WHEN charset = 'UTF-16BE' THEN spark_of_code_units(x) "
-        f"WHEN charset = 'UTF-16LE' THEN spark_of_code_units(regexp_replace(x, {_SWAP_2_BYTES})) "
-        "WHEN charset = 'UTF-16' AND starts_with(x, 'FEFF') THEN spark_of_code_units(substring(x, 5)) "
-        "WHEN charset = 'UTF-16' AND starts_with(x, 'FFFE') "
-        f"THEN spark_of_code_units(regexp_replace(substring(x, 5), {_SWAP_2_BYTES})) "
-        "WHEN charset = 'UTF-16' THEN spark_of_code_units(x) "
-        "WHEN starts_with(x, '0000FEFF') THEN spark_of_code_points(substring(x, 9)) "
-        "WHEN starts_with(x, 'FFFE0000') "
-        f"THEN spark_of_code_points(regexp_replace(substring(x, 9), {_SWAP_4_BYTES})) ELSE spark_of_code_points(x) END",
     ),
     "of_code_units": (
         ("x",),
@@ -111,10 +110,6 @@ CHARSET_MACROS: Macros = {
             "regexp_extract_all(x, 'D[89AB]..D[CDEF]..|....')",
         )
         + " END",
-    ),
-    "of_code_points": (
-        ("x",),
-        f"CASE WHEN length(x) % 8 <> 0 THEN {_INVALID_BYTES} ELSE {_4_BYTES_TO_CHARACTERS} END",
     ),
 }
 
@@ -181,8 +176,11 @@ def _write_query_value(name: str) -> str:
     )
 
 
-URL_MACROS: Macros = {
-    "url_encode": (("x",), "replace(replace(replace(url_encode(x), '%20', '+'), '~', '%7E'), '%2A', '*')"),
+URL_MACROS: Macros = define_macros(
+    r"""
+    url_encode(x): replace(replace(replace(url_encode(x), '%20', '+'), '~', '%7E'), '%2A', '*')
+    """
+) | {
     "url_decode": (("x",), _write_decoding("error('a text has a % without two hexadecimal digits after it')")),
     "try_url_decode": (("x",), _write_decoding("NULL")),
     "url_part": (("x", "part"), _write_parsing("error('a text is not a valid URL')")),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import Macro, Macros
 
 # --- Macros that cast texts to dates, timestamps and times of day as Spark does, and resolve time zones ---------------
@@ -129,10 +130,13 @@ def _read_offset(group: int) -> str:
     return f"CAST(coalesce(nullif(regexp_extract(zone, {OFFSET}, {group}), ''), '0') AS INTEGER)"
 
 
-TEXT_CAST_MACROS: Macros = {
+TEXT_CAST_MACROS: Macros = define_macros(
+    rf"""
+    short_zones(): MAP {{{", ".join(f"{name!r}: {zone!r}" for name, zone in SHORT_ZONES.items())}}}
+    """
+) | {
     **_define_text_casts("", _write_error, ""),
     **_define_text_casts("try_", lambda kind: "NULL", "TRY"),
-    "short_zones": ((), f"MAP {{{', '.join(f'{name!r}: {zone!r}' for name, zone in SHORT_ZONES.items())}}}"),
 }
 
 # --- Macros for intervals: constructors, sums with dates and times, multiplication, division and their texts ----------
@@ -186,15 +190,47 @@ def _write_difference(later: str, earlier: str, kind: str) -> str:
 _MONTH_COUNT = "(CAST(datepart('year', i) AS BIGINT) * 12 + datepart('month', i))"
 _MICROSECOND_COUNT = "epoch_us(i)"
 
-INTERVAL_MACROS: Macros = {
-    "plus_months": [
-        (("x DATE", "i INTERVAL"), "CAST(x + i AS DATE)"),
-        (("x TIME", "i INTERVAL"), "error('a time of day has no months')"),
-        (("x TIMESTAMP", "i INTERVAL"), "x + i"),
-        (("x TIMESTAMPTZ", "i INTERVAL"), "x + i"),
-        (("x VARCHAR", "i INTERVAL"), f"CASE WHEN x IS NOT NULL THEN {_TEXT_PLUS_MONTHS} END"),
-        (("x", "i"), "x + i"),
-    ],
+INTERVAL_MACROS: Macros = define_macros(
+    rf"""
+    plus_months(x DATE, i INTERVAL): CAST(x + i AS DATE)
+    plus_months(x TIME, i INTERVAL): error('a time of day has no months')
+    plus_months(x TIMESTAMP, i INTERVAL): x + i
+    plus_months(x TIMESTAMPTZ, i INTERVAL): x + i
+    plus_months(x VARCHAR, i INTERVAL): CASE WHEN x IS NOT NULL THEN {_TEXT_PLUS_MONTHS} END
+    plus_months(x, i): x + i
+    -- Arrow counts the nanoseconds of an interval in 64 bits, which is 292 years: longer intervals count days too.
+    span(micros):
+        CASE WHEN abs(CAST(micros AS HUGEINT)) <= {2**63 // 1000} THEN to_microseconds(micros)
+        ELSE to_days(CAST(micros // 86400000000 AS INTEGER)) + to_microseconds(micros % 86400000000) END
+    months_text(n, fields):
+        CASE WHEN n IS NULL THEN NULL ELSE 'INTERVAL ''' || CASE WHEN n < 0 THEN '-' ELSE '' END ||
+        CASE fields WHEN 'YEAR' THEN CAST(abs(n) // 12 AS VARCHAR) WHEN 'MONTH' THEN CAST(abs(n) AS VARCHAR)
+        ELSE (abs(n) // 12) || '-' || (abs(n) % 12) END || ''' ' || fields END
+    two_digits(n): CASE WHEN n < 10 THEN '0' || n ELSE CAST(n AS VARCHAR) END
+    second_text(n):
+        spark_two_digits(n // 1000000) || CASE WHEN n % 1000000 = 0 THEN ''
+        ELSE '.' || rtrim(lpad(CAST(n % 1000000 AS VARCHAR), 6, '0'), '0') END
+    make_dt_interval(d, h, m, s):
+        spark_span(CAST(spark_whole_int(d) AS BIGINT) * 86400000000 + CAST(spark_whole_int(h) AS
+        BIGINT) * 3600000000
+        + CAST(spark_whole_int(m) AS BIGINT) * 60000000 + CAST(CAST(s AS DECIMAL(18, 6)) * 1000000 AS BIGINT))
+    make_ym_interval(y, m): to_months(CAST(CAST(spark_whole_int(y) AS BIGINT) * 12 + spark_whole_int(m) AS INTEGER))
+    make_interval(y, m, w, d, h, n, s):
+        to_months(CAST(CAST(spark_whole_int(y) AS BIGINT) * 12 + spark_whole_int(m) AS INTEGER))
+        + to_days(CAST(CAST(spark_whole_int(w) AS BIGINT) * 7 + spark_whole_int(d) AS INTEGER))
+        + to_microseconds(CAST(spark_whole_int(h) AS BIGINT) * 3600000000 + CAST(spark_whole_int(n) AS
+        BIGINT) * 60000000
+        + CAST(CAST(s AS DECIMAL(18, 6)) * 1000000 AS BIGINT))
+    try_make_interval(y, m, w, d, h, n, s):
+        TRY(to_months(CAST(CAST(y AS BIGINT) * 12 + CAST(m AS BIGINT) AS INTEGER))
+        + to_days(CAST(CAST(w AS BIGINT) * 7 + CAST(d AS BIGINT) AS INTEGER))
+        + to_microseconds(CAST(h AS BIGINT) * 3600000000 + CAST(n AS BIGINT) * 60000000
+        + CAST(CAST(s AS DECIMAL(18, 6)) * 1000000 AS BIGINT)))
+    interval_div(a, b): CASE WHEN b = 0 THEN error('an interval is divided by zero') ELSE a // b END
+    interval_sign(i): CAST(sign(epoch_us(i)) AS DOUBLE)
+    interval_abs(i): CASE WHEN epoch_us(i) < 0 THEN -i ELSE i END
+    """
+) | {
     "plus_days": [(("x DATE", "i INTERVAL"), "CAST(x + i AS DATE)"), *_TIME_OVERLOADS],
     "plus_times": [(("x DATE", "i INTERVAL"), "CAST(x AS TIMESTAMPTZ) + i"), *_TIME_OVERLOADS],
     "plus_calendar": [
@@ -206,12 +242,6 @@ INTERVAL_MACROS: Macros = {
         ),
         *_TIME_OVERLOADS[1:],
     ],
-    # Arrow counts the nanoseconds of an interval in 64 bits, which is 292 years: longer intervals count days too.
-    "span": (
-        ("micros",),
-        f"CASE WHEN abs(CAST(micros AS HUGEINT)) <= {2**63 // 1000} THEN to_microseconds(micros) "
-        "ELSE to_days(CAST(micros // 86400000000 AS INTEGER)) + to_microseconds(micros % 86400000000) END",
-    ),
     "minus": [
         (("a DATE", "b DATE"), "to_days(CAST(date_diff('day', b, a) AS INTEGER))"),
         (("a TIME", "b TIME"), "to_microseconds(epoch_us(a) - epoch_us(b))"),
@@ -233,46 +263,6 @@ INTERVAL_MACROS: Macros = {
     "share_times": (("i", "n"), _write_scaling(_MICROSECOND_COUNT, "BIGINT", "spark_span({})", is_division=True)),
     "interval_months": (("i",), _MONTH_COUNT),
     "interval_micros": (("i",), _MICROSECOND_COUNT),
-    "months_text": (
-        ("n", "fields"),
-        "CASE WHEN n IS NULL THEN NULL ELSE 'INTERVAL ''' || CASE WHEN n < 0 THEN '-' ELSE '' END || "
-        "CASE fields WHEN 'YEAR' THEN CAST(abs(n) // 12 AS VARCHAR) WHEN 'MONTH' THEN CAST(abs(n) AS VARCHAR) "
-        "ELSE (abs(n) // 12) || '-' || (abs(n) % 12) END || ''' ' || fields END",
-    ),
-    "two_digits": (("n",), "CASE WHEN n < 10 THEN '0' || n ELSE CAST(n AS VARCHAR) END"),
-    "second_text": (
-        ("n",),
-        "spark_two_digits(n // 1000000) || CASE WHEN n % 1000000 = 0 THEN '' "
-        "ELSE '.' || rtrim(lpad(CAST(n % 1000000 AS VARCHAR), 6, '0'), '0') END",
-    ),
-    "make_dt_interval": (
-        ("d", "h", "m", "s"),
-        "spark_span(CAST(spark_whole_int(d) AS BIGINT) * 86400000000 + CAST(spark_whole_int(h) AS "
-        "BIGINT) * 3600000000 "
-        "+ CAST(spark_whole_int(m) AS BIGINT) * 60000000 + CAST(CAST(s AS DECIMAL(18, 6)) * 1000000 AS BIGINT))",
-    ),
-    "make_ym_interval": (
-        ("y", "m"),
-        "to_months(CAST(CAST(spark_whole_int(y) AS BIGINT) * 12 + spark_whole_int(m) AS INTEGER))",
-    ),
-    "make_interval": (
-        ("y", "m", "w", "d", "h", "n", "s"),
-        "to_months(CAST(CAST(spark_whole_int(y) AS BIGINT) * 12 + spark_whole_int(m) AS INTEGER)) "
-        "+ to_days(CAST(CAST(spark_whole_int(w) AS BIGINT) * 7 + spark_whole_int(d) AS INTEGER)) "
-        "+ to_microseconds(CAST(spark_whole_int(h) AS BIGINT) * 3600000000 + CAST(spark_whole_int(n) AS "
-        "BIGINT) * 60000000 "
-        "+ CAST(CAST(s AS DECIMAL(18, 6)) * 1000000 AS BIGINT))",
-    ),
-    "try_make_interval": (
-        ("y", "m", "w", "d", "h", "n", "s"),
-        "TRY(to_months(CAST(CAST(y AS BIGINT) * 12 + CAST(m AS BIGINT) AS INTEGER)) "
-        "+ to_days(CAST(CAST(w AS BIGINT) * 7 + CAST(d AS BIGINT) AS INTEGER)) "
-        "+ to_microseconds(CAST(h AS BIGINT) * 3600000000 + CAST(n AS BIGINT) * 60000000 "
-        "+ CAST(CAST(s AS DECIMAL(18, 6)) * 1000000 AS BIGINT)))",
-    ),
-    "interval_div": (("a", "b"), "CASE WHEN b = 0 THEN error('an interval is divided by zero') ELSE a // b END"),
-    "interval_sign": (("i",), "CAST(sign(epoch_us(i)) AS DOUBLE)"),
-    "interval_abs": (("i",), "CASE WHEN epoch_us(i) < 0 THEN -i ELSE i END"),
 }
 
 
@@ -399,7 +389,74 @@ _WEEKDAYS += "'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY', 'SUNDAY'
 _DAYS = "CASE WHEN typeof(n) LIKE 'DECIMAL%' OR typeof(n) IN ('DOUBLE', 'FLOAT') "
 _DAYS += "THEN error('days must be a whole number') ELSE spark_whole_int(n) END"
 
-MACROS: Macros = {
+MACROS: Macros = define_macros(
+    rf"""
+    try_as_time(x TIME): x
+    try_as_time(x VARCHAR): spark_try_text_time(x)
+    cut_time(x, n): CAST(x - to_microseconds(epoch_us(x) % n) AS TIME)
+    add_months(x, n): CAST(x + to_months(spark_whole_int(n)) AS DATE)
+    date_add(x, n): x + {_DAYS}
+    date_sub(x, n): x - {_DAYS}
+    date_from_unix_date(n): DATE '1970-01-01' + spark_whole_int(n)
+    days_between(a, b): CAST(date_diff('day', b, a) AS INTEGER)
+    next_day(x, name): x + 1 + CAST((spark_weekday_of(name) - isodow(x) + 6) % 7 AS INTEGER)
+    weekday_of(name):
+        CASE WHEN name IS NULL THEN NULL WHEN list_position({_WEEKDAYS}, upper(name)) IS NULL
+        THEN error('next_day takes the name of a day, as in ''MON'' or ''Monday''')
+        ELSE CAST((list_position({_WEEKDAYS}, upper(name)) - 1) % 7 + 1 AS INTEGER) END
+    make_date(y, m, d): make_date(spark_whole_int(y), spark_whole_int(m), spark_whole_int(d))
+    months_between(a, b, rounded):
+        list_transform([spark_months(a, b)], lambda m: CASE WHEN rounded THEN round(m, 8) ELSE m END)[1]
+    truncated(x, unit): date_trunc(unit, x)
+    -- Timestamps
+    unix_micros(x): epoch_us(x)
+    timestamp_seconds(x):
+        CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN CASE WHEN isfinite(CAST(x AS DOUBLE))
+        THEN make_timestamptz(CAST(trunc(CAST(x AS DOUBLE) * 1000000) AS BIGINT)) END
+        WHEN typeof(x) LIKE 'DECIMAL%' AND CAST(x AS DECIMAL(38, 6)) <> x THEN error('a timestamp has
+        at most 6 digits of a second: round the number')
+        ELSE make_timestamptz(CAST(CAST(x AS DECIMAL(38, 6)) * 1000000 AS BIGINT)) END
+    timestamp_millis(x): make_timestamptz(CAST(CAST(x AS HUGEINT) * 1000 AS BIGINT))
+    timestamp_micros(x): make_timestamptz(CAST(x AS BIGINT))
+    in_zone(t, zone):
+        CASE WHEN zone IN ('Z', 'z', 'UTC', 'GMT', 'UT') THEN timezone('UTC', t)
+        WHEN regexp_full_match(zone, {OFFSET}) THEN timezone('UTC', t + spark_offset_of(zone))
+        ELSE timezone(zone, t) END
+    of_zone(t, zone):
+        CASE WHEN zone IN ('Z', 'z', 'UTC', 'GMT', 'UT') THEN timezone('UTC', t)
+        WHEN regexp_full_match(zone, {OFFSET}) THEN timezone('UTC', t - spark_offset_of(zone))
+        ELSE timezone(zone, t) END
+    from_utc_timestamp(x, zone): timezone('UTC', spark_in_zone(x, zone))
+    to_utc_timestamp(x, zone): spark_of_zone(x, zone)
+    convert_timezone(zone, x): spark_in_zone(timezone('UTC', x), zone)
+    convert_timezone(source, zone, x): spark_in_zone(spark_of_zone(x, source), zone)
+    moved(x DATE, i): CAST(x AS TIMESTAMPTZ) + i
+    moved(x TIMESTAMP, i): x + i
+    moved(x TIMESTAMPTZ, i): x + i
+    moved(x VARCHAR, i): spark_text_timestamp(x) + i
+    between_units(a, b, n): (epoch_us(b) - epoch_us(a)) // n
+    between_months(a, b, n): spark_whole_months(a, b) // n
+    whole_seconds(x): epoch_us(x) // 1000000
+    time_bucket(i, x): time_bucket(i, x, TIMESTAMP '1970-01-01 00:00:00')
+    -- Times of day
+    make_time(h, m, s):
+        CASE WHEN CAST(s AS DECIMAL(16, 6)) >= 0 AND CAST(s AS DECIMAL(16, 6)) < 60 AND
+        spark_whole_int(h) BETWEEN 0 AND 23
+        AND spark_whole_int(m) BETWEEN 0 AND 59
+        THEN make_time(spark_whole_int(h), spark_whole_int(m), 0) + to_microseconds(CAST(CAST(s AS
+        DECIMAL(16, 6)) * 1000000 AS BIGINT))
+        WHEN h IS NOT NULL AND m IS NOT NULL AND s IS NOT NULL THEN error('a time of day must be 00:00:00
+        to 23:59:59.999999') END
+    time_to_micros(x): epoch_us(x)
+    time_to_millis(x): epoch_us(x) // 1000
+    time_to_seconds(x): CAST(CAST(epoch_us(x) AS DECIMAL(18, 0)) * 0.000001 AS DECIMAL(14, 6))
+    time_from_micros(n):
+        CASE WHEN n BETWEEN 0 AND 86399999999 THEN TIME '00:00:00' + to_microseconds(CAST(n AS BIGINT))
+        WHEN n IS NOT NULL THEN error('a time of day must be less than a day') END
+    time_from_millis(n): spark_time_from_micros(CAST(n AS HUGEINT) * 1000)
+    time_from_seconds(n): spark_time_from_micros(CAST(trunc(CAST(n AS DECIMAL(30, 9)) * 1000000) AS HUGEINT))
+    """
+) | {
     **INTERVAL_MACROS,
     **TEXT_CAST_MACROS,
     **_PARTS,
@@ -428,34 +485,12 @@ MACROS: Macros = {
     "try_as_date": [*_define_for_day("(d)")[:3], (("x VARCHAR",), "spark_try_text_date(x)")],
     "try_as_timestamp": [*_TO_TIMESTAMP[:3], (("x VARCHAR",), "spark_try_text_timestamp(x)")],
     "try_as_timestamp_ntz": [*_TO_TIMESTAMP_NTZ[:3], (("x VARCHAR",), "spark_try_text_timestamp_ntz(x)")],
-    "try_as_time": [(("x TIME",), "x"), (("x VARCHAR",), "spark_try_text_time(x)")],
-    "cut_time": (("x", "n"), "CAST(x - to_microseconds(epoch_us(x) % n) AS TIME)"),
     # Days
     "dayname": _define_for_day("strftime((d), '%a')"),
     "monthname": _define_for_day("strftime((d), '%b')"),
     "weekday": _define_for_day("CAST(isodow(d) - 1 AS INTEGER)"),
     "last_day": _define_for_day("last_day(d)"),
     "unix_date": _define_for_day("CAST(date_diff('day', DATE '1970-01-01', (d)) AS INTEGER)"),
-    "add_months": (("x", "n"), "CAST(x + to_months(spark_whole_int(n)) AS DATE)"),
-    "date_add": (("x", "n"), f"x + {_DAYS}"),
-    "date_sub": (("x", "n"), f"x - {_DAYS}"),
-    "date_from_unix_date": (("n",), "DATE '1970-01-01' + spark_whole_int(n)"),
-    "days_between": (("a", "b"), "CAST(date_diff('day', b, a) AS INTEGER)"),
-    "next_day": (
-        ("x", "name"),
-        "x + 1 + CAST((spark_weekday_of(name) - isodow(x) + 6) % 7 AS INTEGER)",
-    ),
-    "weekday_of": (
-        ("name",),
-        f"CASE WHEN name IS NULL THEN NULL WHEN list_position({_WEEKDAYS}, upper(name)) IS NULL "
-        "THEN error('next_day takes the name of a day, as in ''MON'' or ''Monday''') "
-        f"ELSE CAST((list_position({_WEEKDAYS}, upper(name)) - 1) % 7 + 1 AS INTEGER) END",
-    ),
-    "make_date": (("y", "m", "d"), "make_date(spark_whole_int(y), spark_whole_int(m), spark_whole_int(d))"),
-    "months_between": (
-        ("a", "b", "rounded"),
-        "list_transform([spark_months(a, b)], lambda m: CASE WHEN rounded THEN round(m, 8) ELSE m END)[1]",
-    ),
     "truncated_date": [
         ((*parameters, "unit"), f"CAST(date_trunc(unit, {day}) AS DATE)")
         for parameters, day in (
@@ -465,83 +500,12 @@ MACROS: Macros = {
             (("x VARCHAR",), "spark_text_date(x)"),
         )
     ],
-    "truncated": (("x", "unit"), "date_trunc(unit, x)"),
-    # Timestamps
-    "unix_micros": (("x",), "epoch_us(x)"),
     "unix_seconds": (("x",), _FLOOR.format("epoch_us(x)", 1_000_000)),
     "unix_millis": (("x",), _FLOOR.format("epoch_us(x)", 1_000)),
-    "timestamp_seconds": (
-        ("x",),
-        "CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN CASE WHEN isfinite(CAST(x AS DOUBLE)) "
-        "THEN make_timestamptz(CAST(trunc(CAST(x AS DOUBLE) * 1000000) AS BIGINT)) END "
-        "WHEN typeof(x) LIKE 'DECIMAL%' AND CAST(x AS DECIMAL(38, 6)) <> x THEN error('a timestamp has "
-        "at most 6 digits of a second: round the number') "
-        "ELSE make_timestamptz(CAST(CAST(x AS DECIMAL(38, 6)) * 1000000 AS BIGINT)) END",
-    ),
-    "timestamp_millis": (("x",), "make_timestamptz(CAST(CAST(x AS HUGEINT) * 1000 AS BIGINT))"),
-    "timestamp_micros": (("x",), "make_timestamptz(CAST(x AS BIGINT))"),
-    "in_zone": (
-        ("t", "zone"),
-        "CASE WHEN zone IN ('Z', 'z', 'UTC', 'GMT', 'UT') THEN timezone('UTC', t) "
-        f"WHEN regexp_full_match(zone, {OFFSET}) THEN timezone('UTC', t + spark_offset_of(zone)) "
-        "ELSE timezone(zone, t) END",
-    ),
-    "of_zone": (
-        ("t", "zone"),
-        "CASE WHEN zone IN ('Z', 'z', 'UTC', 'GMT', 'UT') THEN timezone('UTC', t) "
-        f"WHEN regexp_full_match(zone, {OFFSET}) THEN timezone('UTC', t - spark_offset_of(zone)) "
-        "ELSE timezone(zone, t) END",
-    ),
-    "from_utc_timestamp": (("x", "zone"), "timezone('UTC', spark_in_zone(x, zone))"),
-    "to_utc_timestamp": (("x", "zone"), "spark_of_zone(x, zone)"),
-    "convert_timezone": [
-        (("zone", "x"), "spark_in_zone(timezone('UTC', x), zone)"),
-        (("source", "zone", "x"), "spark_in_zone(spark_of_zone(x, source), zone)"),
-    ],
     **_define_constructors(_TIMESTAMP_OF_PARTS, ""),
     **_define_constructors(_TRY_TIMESTAMP_OF_PARTS, "try_"),
-    "moved": [
-        (("x DATE", "i"), "CAST(x AS TIMESTAMPTZ) + i"),
-        (("x TIMESTAMP", "i"), "x + i"),
-        (("x TIMESTAMPTZ", "i"), "x + i"),
-        (("x VARCHAR", "i"), "spark_text_timestamp(x) + i"),
-    ],
-    "between_units": (
-        ("a", "b", "n"),
-        "(epoch_us(b) - epoch_us(a)) // n",
-    ),
-    "between_months": (("a", "b", "n"), "spark_whole_months(a, b) // n"),
-    "whole_seconds": (("x",), "epoch_us(x) // 1000000"),
     "pick_timestamp": [
         ((*parameters, "parsed"), value if "VARCHAR" not in parameters[0] else "parsed")
         for parameters, value in _TO_TIMESTAMP
     ],
-    "time_bucket": (
-        ("i", "x"),
-        "time_bucket(i, x, TIMESTAMP '1970-01-01 00:00:00')",
-    ),
-    # Times of day
-    "make_time": (
-        ("h", "m", "s"),
-        "CASE WHEN CAST(s AS DECIMAL(16, 6)) >= 0 AND CAST(s AS DECIMAL(16, 6)) < 60 AND "
-        "spark_whole_int(h) BETWEEN 0 AND 23 "
-        "AND spark_whole_int(m) BETWEEN 0 AND 59 "
-        "THEN make_time(spark_whole_int(h), spark_whole_int(m), 0) + to_microseconds(CAST(CAST(s AS "
-        "DECIMAL(16, 6)) * 1000000 AS BIGINT)) "
-        "WHEN h IS NOT NULL AND m IS NOT NULL AND s IS NOT NULL THEN error('a time of day must be 00:00:00 "
-        "to 23:59:59.999999') END",
-    ),
-    "time_to_micros": (("x",), "epoch_us(x)"),
-    "time_to_millis": (("x",), "epoch_us(x) // 1000"),
-    "time_to_seconds": (("x",), "CAST(CAST(epoch_us(x) AS DECIMAL(18, 0)) * 0.000001 AS DECIMAL(14, 6))"),
-    "time_from_micros": (
-        ("n",),
-        "CASE WHEN n BETWEEN 0 AND 86399999999 THEN TIME '00:00:00' + to_microseconds(CAST(n AS BIGINT)) "
-        "WHEN n IS NOT NULL THEN error('a time of day must be less than a day') END",
-    ),
-    "time_from_millis": (("n",), "spark_time_from_micros(CAST(n AS HUGEINT) * 1000)"),
-    "time_from_seconds": (
-        ("n",),
-        "spark_time_from_micros(CAST(trunc(CAST(n AS DECIMAL(30, 9)) * 1000000) AS HUGEINT))",
-    ),
 }
