@@ -33,6 +33,10 @@ CONDITIONS = {
     "(partition_text('month') = '01' OR partition_text('month') = '02') AND id < 5": [0, 1, 4],
     "partition_text('month') LIKE '0%' AND partition_text('month') <> '01'": [1, 5, 9],
     "partition_text('month') = '1'": [],
+    "partition_text('month') = '02' OR id = 3": [1, 3, 5, 9],
+    "sales.id + 1 < 2 OR partition_text('month') IS NULL AND owner = 'ben'": [0, 3, 7, 11],
+    "NOT (partition_text('month') = '02' OR id > 3)": [0, 2],
+    "(partition_text('month') = '02' OR id = 4) AND (month = '01' OR id > 5)": [4, 9],
 }
 
 
@@ -113,6 +117,11 @@ def find_bytes(text: str) -> int:
             [0, 1, 4, 5, 8, 9],
         ),
         ("FROM sales |> WHERE partition_text('month') = '01' |> SELECT id", [0, 4, 8]),
+        (
+            "SELECT s.id FROM sales s JOIN names n ON s.owner = n.owner "
+            "WHERE partition_text('month') = '01' OR s.id = 2",
+            [0, 2, 4, 8],
+        ),
     ],
 )
 def test_it_is_a_condition_of_its_own_table(session: Session, query: str, expected: list[int]) -> None:
@@ -155,10 +164,10 @@ def test_a_policy_takes_a_partition_filter_among_expressions(path: Path, rows: A
         ("SELECT partition_text('month') FROM sales", ExpressionError, r"character 8\): .* WHERE of the SELECT"),
         ("SELECT id FROM sales GROUP BY id HAVING partition_text('month') = '1'", ExpressionError, "WHERE of the"),
         (
-            "SELECT id FROM sales WHERE partition_text('month') = '1' OR id = 3",
+            "SELECT id FROM sales JOIN names USING (owner) WHERE partition_text('month') = '1' OR name = 'Ana'",
             ExpressionError,
-            r"combines the texts of partition values with columns \(at: query, character 28\): join them with AND, or "
-            r"register a scan",
+            r"combines the texts of partition values with columns of several tables \(at: query, character 53\): write "
+            r"the condition in a subquery",
         ),
         (
             "SELECT a.id FROM sales a JOIN sales b ON a.id = b.id WHERE partition_text('month') = '1'",
@@ -178,7 +187,7 @@ def test_a_policy_takes_a_partition_filter_among_expressions(path: Path, rows: A
         ("SELECT id FROM sales WHERE partition_text('mnth') = '1'", UnknownColumn, "Did you mean 'month'"),
         ("SELECT name FROM names WHERE partition_text('owner') = '1'", InvalidArgument, "names has no partitions"),
         ("SELECT id FROM sales WHERE partition_text() = '1'", ParseError, "partition_text takes 1 argument"),
-        ("SELECT id FROM sales WHERE partition_text(month) = '1'", ExpressionError, "with columns"),
+        ("SELECT id FROM sales WHERE partition_text(month) = '1'", ExpressionError, "needs the name of a partition"),
     ],
 )
 def test_what_cannot_be_pushed_says_what_to_do(
@@ -196,6 +205,13 @@ def open_session(path: Path, **rule: Any) -> Session:
     connection = tamis.connect(policies=policies)
     connection.register("sales", tamis.open(path))
     return connection.as_principal("ana")
+
+
+@pytest.mark.parametrize("rule", [{"masks": {"owner": "'x'"}}, {"rows": "id < 5"}])
+def test_a_column_beside_a_text_is_not_tested_below_a_policy(path: Path, rule: dict[str, Any]) -> None:
+    query = "SELECT id FROM sales WHERE partition_text('month') = '01' OR owner = 'ben'"
+    with pytest.raises(InvalidArgument, match=r"sales is under a policy, below which .* cannot be tested"):
+        open_session(path, **rule).sql(query).to_arrow()
 
 
 @pytest.mark.parametrize("rows", ["owner = 'ana'", "partition_text('month') <= '02' AND owner = 'ana'"])

@@ -13,7 +13,7 @@ from tamis.errors import TamisError
 from tamis.expr.builder import col
 from tamis.expr.evaluate import Evaluator
 from tamis.expr.nodes import TRUE, and_, find_columns
-from tamis.expr.sql.printer import to_sql
+from tamis.expr.sql.printer import to_display_sql, to_sql
 from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.skipping.predicate import is_partition_text, make_predicate, split_predicate
 
@@ -32,6 +32,11 @@ SCHEMA = pa.schema([("p", pa.int64()), ("q", pa.string()), ("x", pa.int64())])
         ("p = 1 OR x > 1", None, "p = 1 OR x > 1", None),
         # No kernel evaluates it, so no partition value decides it.
         ("p / 2 = 1", None, None, "p / 2 = 1.0D"),
+        # Conjuncts are as they were written.
+        ("NOT (x < 5) AND NOT p > 1", "NOT (p > 1)", "NOT (x < 5)", None),
+        ("x > 0 AND (x = 1 OR x = 2) AND x > 1", None, "x > 0 AND (x = 1 OR x = 2) AND x > 1", None),
+        # Two parts decide it.
+        ("NOT (p = 1 OR x > 1)", "p <> 1", "x <= 1", None),
         (None, None, None, None),
     ],
 )
@@ -41,6 +46,12 @@ def test_each_conjunct_is_in_one_part(
     found = split_predicate(where, SCHEMA, ["p", "q"])
     parts = [None if each == TRUE else to_sql(each) for each in (found.partition, found.data, found.residual)]
     assert parts == [partition, data, residual]
+
+
+def test_a_conjunct_is_shown_as_it_was_written() -> None:
+    found = split_predicate("x BETWEEN 1 AND 5 AND nvl(p, 1) = 1", SCHEMA, ["p"])
+    assert to_display_sql(found.data) == "x BETWEEN 1 AND 5"
+    assert to_display_sql(found.partition) == "nvl(p, 1) = 1"
 
 
 P_IS_1 = PartitionFilter.eq("p", "1")

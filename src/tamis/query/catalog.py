@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from tamis.errors import InvalidArgument, TableError, TableNotFound, TamisError, UnsupportedFeature, find_lone_surrogate
 from tamis.expr.names import decode_type
-from tamis.expr.nodes import TRUE, Expr
+from tamis.expr.nodes import TRUE, Unbound
 from tamis.formats.open_source import FORMATS, AttachedCatalog
 from tamis.formats.source import TableSource, Versioned
 from tamis.query.connectors.connector import Connector, Handle
@@ -474,7 +474,7 @@ class VisibleTables:
         self._others = catalog.make_resolver()
         self._policies = policies
         self._principal = principal
-        self._filtered: dict[tuple[str, ...], tuple[tuple[str, ...], Expr]] = {}
+        self._filtered: dict[tuple[str, ...], tuple[tuple[str, ...], Unbound]] = {}
 
     @property
     def has_policies(self) -> bool:
@@ -490,7 +490,7 @@ class VisibleTables:
             return False
         return any(is_same_name(each, partition) for each in found[1].source.partition_texts)
 
-    def add_partition_filter(self, name: tuple[str, ...], filtered: tuple[str, ...], where: Expr) -> None:
+    def add_partition_filter(self, name: tuple[str, ...], filtered: tuple[str, ...], where: Unbound) -> None:
         self._filtered[filtered] = name, where
 
     def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource:
@@ -507,7 +507,7 @@ class VisibleTables:
                 raise
             raise TableError(UNREADABLE) from None
 
-    def _apply_policies(self, scan: TableScan, names: Sequence[str], where: Expr) -> Node:
+    def _apply_policies(self, scan: TableScan, names: Sequence[str], where: Unbound) -> Node:
         connector = self._catalog.connectors[scan.connector]
         doubles: Sequence[Sequence[str]] = ()
         if self._policies is not None:

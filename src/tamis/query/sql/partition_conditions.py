@@ -1,6 +1,7 @@
 """Conditions on the texts of partition values: `WHERE partition_text('year') = '2024'`.
 
-Only the scan of a table knows these texts, so such a condition becomes a part of its table, as a version does:
+Only the scan of a table knows these texts, so such a condition, which may have columns of this table too, becomes a
+part of its table, as a version does:
 
     SELECT … FROM sales WHERE partition_text('year') = '2024' AND id > 7
     SELECT … FROM `sales WHERE partition_text('year') = '2024'` AS sales WHERE id > 7
@@ -8,12 +9,12 @@ Only the scan of a table knows these texts, so such a condition becomes a part o
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import Protocol
 
 from sqlglot import exp
 
 from tamis.errors import ExpressionError, format_position
-from tamis.expr.nodes import Expr
+from tamis.expr.nodes import Unbound
 from tamis.expr.sql.parse import to_expression
 from tamis.expr.sql.refusals import find_position
 from tamis.expr.sql.syntax import to_sql_text
@@ -33,7 +34,7 @@ class PartitionedTables(Protocol):
         """Return whether a table has a partition column, or a partition field, of a name."""
         ...
 
-    def add_partition_filter(self, name: tuple[str, ...], filtered: tuple[str, ...], where: Expr) -> None:
+    def add_partition_filter(self, name: tuple[str, ...], filtered: tuple[str, ...], where: Unbound) -> None:
         """Add a table of the name `filtered`: the rows of another table whose partitions satisfy `where`."""
         ...
 
@@ -56,11 +57,10 @@ def move_partition_conditions_into_tables(tree: exp.Expr, tables: PartitionedTab
             table = _find_table(select, conjunct, partitions, tables)
             found.setdefault(id(table), (table, []))[1].append(conjunct)
         for table, conditions in found.values():
-            condition = exp.and_(*(each.copy() for each in conditions))
+            condition = exp.and_(*(_strip_qualifiers(each, table) for each in conditions))
             name = tuple(part.name for part in table.parts)
             filtered = f"{name[-1]} WHERE {to_sql_text(condition)}"
-            # It names no column, so there is nothing to bind.
-            tables.add_partition_filter(name, (*name[:-1], filtered), cast(Expr, to_expression(condition)))
+            tables.add_partition_filter(name, (*name[:-1], filtered), to_expression(condition))
             rename_table(table, filtered)
         if found:
             select.set("where", exp.Where(this=exp.and_(*others)) if others else None)
@@ -71,16 +71,19 @@ def move_partition_conditions_into_tables(tree: exp.Expr, tables: PartitionedTab
 def _find_table(select: exp.Select, conjunct: exp.Expr, partitions: list[str], tables: PartitionedTables) -> exp.Table:
     """Return the table of a SELECT that a condition is about."""
     text = to_sql_text(conjunct)
-    if conjunct.find(exp.Column) is not None:
-        raise _make_error(
-            f"{text} combines the texts of partition values with columns", conjunct,
-            "join them with AND, or register a scan with the filter, as in c.register('few', table.scan(where=…))",
-        )  # fmt: skip
     own = [
         table
         for table in find_filterable_tables(select)
         if isinstance(table.this, exp.Identifier) and not _is_common(table)
     ]
+    columns = list(conjunct.find_all(exp.Column))
+    if columns and len(find_tables(select)) > 1:
+        own = [table for table in own if all(_is_qualified(column, table) for column in columns)]
+        if not own:
+            raise _make_error(
+                f"{text} combines the texts of partition values with columns of several tables", conjunct,
+                "write the condition in a subquery over one of them, as in FROM (SELECT * FROM sales WHERE …)",
+            )  # fmt: skip
     named = [each for each in own if all(_has_partition(tables, each, name) for name in partitions)]
     if len(named) > 1:
         raise _make_error(
@@ -94,6 +97,24 @@ def _find_table(select: exp.Select, conjunct: exp.Expr, partitions: list[str], t
         # The table reports that it has no such partition.
         return own[0]
     raise _make_error(f"no table that {text} could filter is in this FROM", conjunct, _ADVICE)
+
+
+def _is_qualified(column: exp.Column, table: exp.Table) -> bool:
+    """Return whether a column is written with the name of a table before it."""
+    parts = column.parts
+    return len(parts) > 1 and parts[0].name.casefold() == table.alias_or_name.casefold()
+
+
+def _strip_qualifiers(condition: exp.Expr, table: exp.Table) -> exp.Expr:
+    """Return a copy of a condition whose columns are written without the name of their table."""
+
+    def strip(node: exp.Expr) -> exp.Expr:
+        if not (isinstance(node, exp.Column) and _is_qualified(node, table)):
+            return node
+        names = [part.copy() for part in node.parts[1:]]
+        return exp.Column(**dict(zip(("this", "table", "db"), reversed(names), strict=False)))
+
+    return condition.copy().transform(strip)
 
 
 def find_tables(select: exp.Select) -> list[exp.Expr]:
