@@ -35,7 +35,7 @@ from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_fil
 from tamis.query.sql.grouping import refuse_maps
 from tamis.query.sql.name_errors import find_name_error, find_quoted_name_error, has_unknown_function
 from tamis.query.sql.normalise_query import normalise_query
-from tamis.query.sql.parameters import Arguments, fill_parameters, number_parameters
+from tamis.query.sql.parameters import Arguments, fill_parameters, index_by_name, number_parameters
 from tamis.query.sql.partition_conditions import move_partition_conditions_into_tables
 from tamis.query.sql.planner import PlannedQuery, plan_query, read_query
 from tamis.query.sql.scopes import QueryTime
@@ -85,6 +85,7 @@ class CompiledQuery:
         self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi, tuning=tuning)
         self._switched_off = find_disabled_rules(rules, connectors)
         self._started_at = datetime.now(zone)
+        self.arguments = index_by_name(arguments)
         tree = read_query(number_parameters(text))
         if not on_spark:
             refuse_reserved(tree)
@@ -113,6 +114,11 @@ class CompiledQuery:
     def plan(self) -> Node:
         """The plan before the rules."""
         return self._planned.plan
+
+    @property
+    def tables(self) -> Tables:
+        """The tables of the session that the user may see."""
+        return self._tables
 
     @property
     def has_policies(self) -> bool:

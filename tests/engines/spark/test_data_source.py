@@ -271,3 +271,21 @@ def test_a_schema_must_name_columns_of_the_table(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidArgument, match=message):
             resolve_schema_columns(StructType(fields), table)
+
+
+def test_a_view_of_a_table_is_created_in_one_line(spark: Any, table: Path) -> None:
+    scan = tamis.open(table).scan("id >= 9")
+    for given, expected in ((str(table), 7), (table, 7), (tamis.open(table, version=0), 11), (scan, 3)):
+        tamis.spark.create_view(spark, "tamis_view", given)
+        assert spark.sql("SELECT count(*) AS n FROM tamis_view").first().n == expected, given
+    found = spark.sql("SELECT id FROM tamis_view WHERE p = 'a'")
+    assert found.count() == 0
+    spark.catalog.dropTempView("tamis_view")
+    with pytest.raises(InvalidArgument, match="a path, a Table or a Scan"):
+        tamis.spark.create_view(spark, "tamis_view", 5)
+
+
+def test_create_table_says_what_to_write_instead(spark: Any, table: Path) -> None:
+    tamis.spark.register(spark)
+    with pytest.raises(PySparkException, match=r"tamis\.spark\.create_view"):
+        spark.sql(f"CREATE TABLE lost USING tamis OPTIONS (path '{table}')")

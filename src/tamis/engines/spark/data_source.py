@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,14 @@ from tamis.engines.spark.handler import quote_name
 from tamis.engines.spark.sessions import check_session, translate_errors
 from tamis.engines.spark.spark_types import convert_rows, to_requested_schema, to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import read_packed, serialize_reader, serialize_task_groups
-from tamis.errors import ExpressionError, InvalidArgument, TamisError, suggest_arguments
+from tamis.errors import (
+    ExpressionError,
+    InvalidArgument,
+    TamisError,
+    UnsupportedFeature,
+    make_argument_error,
+    suggest_arguments,
+)
 from tamis.expr.bind import bind
 from tamis.expr.functions.table import find_foreign_function
 from tamis.expr.literals import literal
@@ -245,6 +253,12 @@ class SourceOptions:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SourceOptions:
+        if "provider" in options:
+            raise UnsupportedFeature(
+                "CREATE TABLE … USING tamis cannot work: Spark loses the options of a Python data source when it loads "
+                "the table again. Write CREATE TEMPORARY VIEW … USING tamis OPTIONS (path '…'), or call "
+                "tamis.spark.create_view(spark, name, path)"
+            )
         given: dict[str, Any] = {}
         for name, value in options.items():
             lowered = str(name).lower()
@@ -395,6 +409,25 @@ def register(spark: Any) -> None:
         logger.warning("cannot set %s, so the option pushdown of tamis does not work: %s", PUSHDOWN, error)
     with translate_errors("tamis: register the data source"):
         spark.dataSource.register(sources.TamisDataSource)
+
+
+@suggest_arguments("tamis.spark.create_view")
+def create_view(spark: Any, name: str, table: Any) -> None:
+    """Create or replace a temporary view of a table, for `spark.sql`: a path or URI, a `Table`, or a `Scan`.
+
+    The view has the rows of the table's version at this time. Spark's own reader reads them where it is correct, so
+    that conditions of a query prune partitions and row groups.
+    """
+    check_session(spark)
+    rows = table
+    if isinstance(table, str | os.PathLike):
+        rows = make_scan(open_source(table, find_index=find_index), ScanRequest.parse(None, None, None))
+    elif hasattr(table, "scan"):
+        rows = table.scan()
+    if not hasattr(rows, "to_spark"):
+        raise make_argument_error("the table of a view", "a path, a Table or a Scan", table)
+    with translate_errors(f"tamis: create the view {name}"):
+        rows.to_spark(spark).createOrReplaceTempView(name)
 
 
 # --- Ship Tamis to the workers of a Spark session, if it is not installed there ---------------------------------------

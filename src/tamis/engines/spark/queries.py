@@ -18,7 +18,8 @@ from sqlglot.errors import SqlglotError
 from tamis import types
 from tamis.engines.duckdb.run.run_plan import find_leaf_schema, read_leaf
 from tamis.engines.spark.handle_frames import aggregate_rows, answer_aggregation, build_handle_frame, cut_rows, to_frame
-from tamis.engines.spark.sessions import check_session, hide_size
+from tamis.engines.spark.handler import quote_name
+from tamis.engines.spark.sessions import check_session, hide_size, list_spark_exceptions
 from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import INPUT, make_worker_function, pack_tasks, read_tasks, serialize_tasks
 from tamis.errors import AccessDenied, EngineError, to_one_line
@@ -46,6 +47,7 @@ from tamis.query.policies.protected_reading import (
 )
 from tamis.query.query import CompiledQuery
 from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_filters
+from tamis.query.sql.tables_in_text import find_tables_in_text
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.planning.task_data import reader_from_json, reader_to_json, tasks_from_table
 from tamis.scan.reading.residual import Residual
@@ -203,7 +205,8 @@ def make_query_dataframe(spark: Any, query: CompiledQuery) -> Any:
 
     try:
         plan = apply_dynamic_filters(query.optimized.plan, query.context, run)
-        return _rename_columns(_build_frame(spark, query, plan), query.names)
+        frame = _build_frame(spark, query, plan)
+        return _rename_columns(frame, _find_spark_names(spark, query) or query.names)
     except (AnalysisException, ParseException) as error:
         logger.info("Spark rejects the plan, so the query runs as text: %s", to_one_line(error))
     try:
@@ -229,6 +232,46 @@ def check_query(spark: Any, query: CompiledQuery) -> None:
             _build_frame(spark, query, query.plain.plan, _build_empty_leaf)
         except (AnalysisException, ParseException) as error:
             raise query.make_rejection_error(error, _make_engine_error) from error
+
+
+def _find_spark_names(spark: Any, query: CompiledQuery) -> Sequence[str] | None:
+    """Return the names that Spark gives to the columns of a query, such as `count(1)`; None if Tamis' names are these.
+
+    Spark analyses the text over empty tables. In a case-sensitive session that also finds names in another case.
+    """
+    from pyspark.errors import AnalysisException
+
+    is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    found = find_tables_in_text(query.text, query.tables)
+    if found is None or not (is_case_sensitive or any(_may_be_named(each, query.names) for each in found.outputs)):
+        return None
+    fragments: list[str] = []
+    frames: dict[str, Any] = {}
+    offset = 0
+    for table in found.tables:
+        name = f"tamis_{len(frames)}"
+        frames[name] = to_frame(spark, table.schema.empty_table(), table.schema.names)
+        alias = "" if table.has_alias else f" AS {quote_name(table.name)}"
+        fragments += [escape_braces(found.text[offset : table.start]), f"{{{name}}}{alias}"]
+        offset = table.end
+    rest = found.text[offset:]
+    text = "".join([*fragments, escape_braces(rest) if frames else rest])
+    try:
+        names: list[str] = spark.sql(text, query.arguments or None, **frames).columns
+    except list_spark_exceptions() as error:
+        is_unresolved = isinstance(error, AnalysisException) and "UNRESOLVED_COLUMN" in str(error)
+        if is_case_sensitive and is_unresolved:
+            raise query.make_rejection_error(error, _make_engine_error) from error
+        logger.debug("Spark cannot name the columns of the text: %s", to_one_line(error))
+        return None
+    return names if query.names is None or len(names) == len(query.names) else None
+
+
+def _may_be_named(output: exp.Expr, names: Collection[str] | None) -> bool:
+    """Return whether Spark's name of an output may differ from that of Tamis."""
+    if isinstance(output, exp.Column) and not isinstance(output.this, exp.Star):
+        return names is None or output.name not in names
+    return not isinstance(output, exp.Alias | exp.Star | exp.Column)
 
 
 def _rename_columns(frame: Any, names: Sequence[str] | None) -> Any:

@@ -12,4 +12,5 @@ Reading order:
 - `common_tables`, `conditions`   checks of WITH, and of the types of conditions
 - `unsupported`                   SQL that plans cannot express; it runs as text
 - `name_errors`                   errors for unknown and ambiguous names
+- `tables_in_text`                where a text names its tables, for engines that analyse the text themselves
 """

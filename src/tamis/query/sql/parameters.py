@@ -50,7 +50,7 @@ def number_parameters(text: str) -> str:
 
 def fill_parameters(tree: exp.Expr, arguments: Arguments | None) -> None:
     """Replace all parameters by their values; raise if a parameter has no value, or a value has no parameter."""
-    values = _index_by_name(arguments)
+    values = index_by_name(arguments)
     used: set[str] = set()
     for each in list(tree.find_all(exp.Placeholder, exp.Parameter)):
         _refuse_as_table(each)
@@ -85,7 +85,8 @@ def _refuse_as_table(parameter: exp.Expr) -> None:
             )
 
 
-def _index_by_name(arguments: Arguments | None) -> dict[str, Any]:
+def index_by_name(arguments: Arguments | None) -> dict[str, Any]:
+    """Return the values of parameters by their names, which are numbers for question marks."""
     match arguments:
         case None:
             return {}
