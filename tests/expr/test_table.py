@@ -15,7 +15,13 @@ import tamis
 from builders.values.functions import add_direction
 from tamis import col, types
 from tamis.errors import InvalidArgument
-from tamis.expr.functions.table import Function, register_function
+from tamis.expr.functions.table import (
+    FUNCTIONS,
+    Function,
+    find_arithmetic_operator,
+    find_spark_function,
+    register_function,
+)
 
 VALUES = [-3, -2, -1, 0, 1, 2, None, 7]
 
@@ -101,3 +107,34 @@ def test_a_name_is_taken_once(name: str) -> None:
 def test_a_name_is_in_lower_case() -> None:
     with pytest.raises(InvalidArgument, match="must be in lower case, found 'Direction2'"):
         register_function(Function("Direction2", ("any",), types.LONG, 1, 1))
+
+
+@pytest.fixture
+def larger() -> Iterator[None]:
+    """Register a function whose two values have a common type, after the name of what they are."""
+    row = Function("larger", ("literal", "any"), lambda args, given: None, 3, 3, alike=lambda count: range(1, count),
+                   duckdb="CASE WHEN {0} IS NULL THEN NULL ELSE greatest({1}, {2}) END")  # fmt: skip
+    register_function(row)
+    yield
+    del FUNCTIONS[row.name]
+
+
+@pytest.mark.usefixtures("larger")
+@pytest.mark.parametrize("beside", ["", ", row_number() OVER (ORDER BY x) AS n"])
+def test_engines_find_the_common_type_of_its_arguments(tmp_path: Path, beside: str) -> None:
+    # The common type of a float and a decimal is a double in Spark, and a float in DuckDB.
+    rows = pa.table({"x": [1, 2], "f": pa.array([0.1, 5.0], pa.float32()), "unit": ["a", "b"]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    session = tamis.connect()
+    session.register("t", tamis.open(tmp_path))
+    # Its first argument is a text in double quotes, and not the column of this name.
+    found = session.sql(f'SELECT larger("unit", f, 0.2) AS y{beside} FROM t ORDER BY x').to_arrow()
+    assert found["y"].to_pylist() == [0.2, 5.0]
+    assert tamis.open(tmp_path).scan("larger('unit', f, 0.2) = 0.2D").count() == 1
+
+
+def test_a_function_of_engines_has_a_row() -> None:
+    assert all(find_spark_function(name) is FUNCTIONS["coalesce"] for name in ("nvl", "IfNull", "coalesce"))
+    assert [find_arithmetic_operator(name) for name in ("try_add", "MOD", "div", "-", "abs", "sqrt")] == [
+        "+", "%", "div", "-", None, None,
+    ]  # fmt: skip

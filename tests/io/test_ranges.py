@@ -20,7 +20,6 @@ from tamis.io.ranges import (
     RangedFile,
     make_prefetched_file,
     read_ranges,
-    read_tail,
 )
 from tamis.io.storage import Storage, open_storage
 
@@ -81,11 +80,11 @@ def test_X3_a_range_that_the_file_does_not_have_is_a_corrupt_file(file: Storage,
 
 
 def test_the_tail_of_a_file(file: Storage) -> None:
-    assert read_tail(file, file.root, len(CONTENT), 8).to_pybytes() == CONTENT[-8:]
-    assert read_tail(file, file.root, None, 8).to_pybytes() == CONTENT[-8:]
-    assert read_tail(file, file.root, len(CONTENT), 10**9).to_pybytes() == CONTENT
+    with RangedFile(file, file.root) as opened:
+        assert opened.read_tail(8).to_pybytes() == CONTENT[-8:]
+        assert opened.read_tail(10**9).to_pybytes() == CONTENT
     with pytest.raises(CorruptFile):
-        read_tail(file, file.root, len(CONTENT) + 1, 8)
+        RangedFile(file, file.root, len(CONTENT) + 1)
 
 
 def test_a_file_kept_open_knows_its_size(file: Storage) -> None:

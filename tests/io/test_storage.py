@@ -231,3 +231,7 @@ def test_the_endpoint_of_the_environment_is_used_unless_an_option_names_one(
     assert (found["endpoint_override"], found["scheme"]) == ("localhost:5000", "http")
     found = S3Options.from_options({"endpoint": "https://other"}).to_arguments("bucket")
     assert (found["endpoint_override"], found["scheme"]) == ("other", "https")
+
+
+def test_a_local_uri_may_have_one_slash_as_hadoop_writes_it(tmp_path: Path) -> None:
+    assert open_storage(f"file:{tmp_path}").root == open_storage(f"file://{tmp_path}").root == str(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -73,9 +73,6 @@ class Request:
     @property
     def row_limit(self) -> int | None:
         return self.limit if isinstance(self.limit, int) else None
-
-    def with_limit(self, limit: Limit) -> Request:
-        return replace(self, limit=limit)
 
 
 def _parse_columns(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...] | None:

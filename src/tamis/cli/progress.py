@@ -38,11 +38,14 @@ class Meter:
         # Gaps between ranges are read too, so that a little more may be read than planned.
         done = done if total is None else min(done, total)
         bar = ProgressBar(total, done, width=_BAR_WIDTH, pulse=not total)
-        parts = [self._describe(done) if not total else f"{self._describe(done)} of {self._describe(total)}"]
-        seconds = int(monotonic() - self._started)
+        seconds = monotonic() - self._started
         grid = Table.grid(padding=(0, 2))
-        grid.add_row(self.title, bar, *parts, f"{seconds // 60}:{seconds % 60:02}")
+        grid.add_row(self.title, bar, *self.list_facts(done, seconds), f"{int(seconds) // 60}:{int(seconds) % 60:02}")
         return grid
+
+    def list_facts(self, done: int, seconds: float) -> list[str]:
+        """Return the texts beside the bar."""
+        return [self._describe(done) if not self.total else f"{self._describe(done)} of {self._describe(self.total)}"]
 
 
 @contextmanager

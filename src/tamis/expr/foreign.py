@@ -60,7 +60,6 @@ _MARKS = frozenset((AS_ARROW, AS_DATAFUSION, AS_ICEBERG, AS_POLARS))
 
 _FLOAT = pa.float32()
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())
-_COMMON_TYPES = ("case", "coalesce")
 _T = TypeVar("_T")
 
 
@@ -71,10 +70,15 @@ def mark(library: str, expr: Unbound) -> Unbound:
             return Call(library, (expr,))
         case Call(function, args) if is_comparison(expr):
             return Call(library, (expr,)) if all(map(_may_be_number, args)) else expr
-        case Call(function) if function in ("in", *_COMMON_TYPES) or is_arithmetic(function):
+        case Call(function) if function == "in" or has_common_type(function) or is_arithmetic(function):
             return Call(library, (expr,))
         case _:
             return expr
+
+
+def has_common_type(function: str) -> bool:
+    row = FUNCTIONS.get(function)
+    return row is not None and row.alike is not None
 
 
 def is_arithmetic(function: str) -> bool:

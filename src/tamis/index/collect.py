@@ -159,8 +159,6 @@ RESULT = pa.schema(
         ("size", pa.int64()),
         ("files", pa.int64()),
         ("footer_hash", pa.string()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
         ("left_out", pa.int64()),
         ("left_out_because", pa.string()),
     ]
@@ -311,8 +309,6 @@ def collect_entries(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatc
         "size": 0 if part is None else part.size,
         "files": entries.num_rows,
         "footer_hash": None if part is None else part.footer_hash,
-        "rows": sum(entries[ROW_COUNT.name].to_pylist()),
-        "bytes": sum(entries["size"].to_pylist()),
         "left_out": len(reasons),
         "left_out_because": reasons[0] if reasons else None,
     }

@@ -115,16 +115,10 @@ class Entries:
                 self._keys = _join_keys(*(self.column(name) for name in KEYS))
             return self._keys
 
-    def count_live(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """Return how many of some entries, ascending, are in each part."""
-        counts: npt.NDArray[np.int64] = np.diff(np.searchsorted(rows, self._starts))
-        return counts
-
-    def select_rows_of_part(self, part: int, rows: Rows) -> Rows:
-        """Return the entries that are in a part, numbered within it."""
-        start, end = self._starts[part], self._starts[part + 1]
-        found: Rows = rows[(rows >= start) & (rows < end)] - start
-        return found
+    def split_by_part(self, rows: Rows) -> list[tuple[Part, Rows]]:
+        """Return the parts, each with those of some entries, ascending, that it has, numbered within it."""
+        own = np.split(rows, np.searchsorted(rows, self._starts[1:-1]))
+        return [(part, each - start) for part, each, start in zip(self.parts, own, self._starts, strict=False)]
 
     def read_schemas(self) -> tuple[Rows, list[pa.Schema | None]]:
         """Return the schema number of each entry, and the distinct schemas; None if it is not recorded."""

@@ -146,14 +146,11 @@ def build_index(
 class _KnownEntries:
     """The reusable entries."""
 
-    entries: Entries
     rows: Rows
     """The entry of each listed file; -1 for none."""
+    parts: Sequence[tuple[Part, Rows]]
+    """The parts, each with its entries of listed files."""
     leftovers: tuple[Part, ...]
-
-    @property
-    def live(self) -> Rows:
-        return np.unique(self.rows[self.rows >= 0])
 
 
 class _Build:
@@ -178,12 +175,12 @@ class _Build:
         files, unsettled = self._list_settled_files()
         known = self._find_known(before, files)
         new = self._collect(files.filter(pa.array(known.rows < 0)))
-        kept = [part for part, live in zip(known.entries.parts, self._count_live(known), strict=True) if live]
+        live = [(part, rows) for part, rows in known.parts if len(rows)]
         try:
             merged = merge_parts(
                 self._store,
                 self._subject.spec,
-                [*self._iterate_live_parts(known), *((part, None) for part in new)],
+                [*live, *((part, np.arange(part.files)) for part in new)],
                 self._subject.source.storage.tuning,
             )
             self._verify(merged)
@@ -193,7 +190,7 @@ class _Build:
             # Its entries are collected again.
             self._damaged.add(error.name)
             return None
-        self._made |= {part.name for part in merged} - {part.name for part in (*kept, *known.entries.parts)}
+        self._made |= {part.name for part in merged} - {part.name for part, _ in known.parts}
         found = Entries(self._store, merged)
         rows = found.find_rows(files, self._root)
         if not self._store.has_parts(merged):
@@ -246,7 +243,8 @@ class _Build:
         )
         usable = [part for part in (*in_force, *leftovers) if part.name not in self._damaged]
         entries = Entries(self._store, usable)
-        return _KnownEntries(entries, entries.find_rows(files, self._root), leftovers)
+        rows = entries.find_rows(files, self._root)
+        return _KnownEntries(rows, entries.split_by_part(np.unique(rows[rows >= 0])), leftovers)
 
     def _verify(self, parts: Sequence[Part]) -> None:
         """Check that every column of the unchanged parts can be read."""
@@ -266,17 +264,7 @@ class _Build:
         if before is None or before.spec.fingerprint != self._subject.spec.fingerprint:
             return 0
         names = {part.name for part in before.parts}
-        counts = zip(known.entries.parts, self._count_live(known), strict=True)
-        return max(0, before.files - sum(live for part, live in counts if part.name in names))
-
-    def _count_live(self, known: _KnownEntries) -> list[int]:
-        return [int(count) for count in known.entries.count_live(known.live)]
-
-    def _iterate_live_parts(self, known: _KnownEntries) -> Iterator[tuple[Part, Rows]]:
-        """Yield the parts with live entries, and these entries."""
-        for number, (part, live) in enumerate(zip(known.entries.parts, self._count_live(known), strict=True)):
-            if live:
-                yield part, known.entries.select_rows_of_part(number, known.live)
+        return max(0, before.files - sum(len(rows) for part, rows in known.parts if part.name in names))
 
     # --- Collecting entries -------------------------------------------------------------------------------------
 
@@ -419,56 +407,47 @@ def _differ(one: Current, other: Current) -> bool:
 # --- Merging small parts: opening a part costs as much as reading thousands of its entries ----------------------------
 
 
-def merge_parts(
-    store: IndexStore, spec: IndexSpec, parts: Iterable[tuple[Part, Rows | None]], tuning: Tuning
-) -> list[Part]:
-    """Merge small parts, and return all parts. Each comes with its live entries (None: all of them).
+def merge_parts(store: IndexStore, spec: IndexSpec, parts: Iterable[tuple[Part, Rows]], tuning: Tuning) -> list[Part]:
+    """Merge small parts, and return all parts. Each comes with its live entries.
 
     A part that is at least half full of live entries is not rewritten.
     """
     large: list[Part] = []
-    small: list[tuple[Part, Rows | None]] = []
+    small: list[tuple[Part, Rows]] = []
     for part, rows in parts:
-        live = part.files if rows is None else len(rows)
-        is_full = max(live / tuning.max_files_per_index_part, part.size / tuning.max_bytes_per_index_part) >= 0.5
-        if is_full and 2 * live >= part.files:
+        fullness = max(len(rows) / tuning.max_files_per_index_part, part.size / tuning.max_bytes_per_index_part)
+        if fullness >= 0.5 and 2 * len(rows) >= part.files:
             large.append(part)
         else:
             small.append((part, rows))
-    if len(small) == 1 and _is_clean(*small[0]):
+    if len(small) == 1 and 2 * len(small[0][1]) >= small[0][0].files:
         return [*large, small[0][0]]
     return [*large, *(_write_merged(store, spec, group) for group in _group_parts(small, tuning))]
 
 
-def _is_clean(part: Part, rows: Rows | None) -> bool:
-    return rows is None or 2 * len(rows) >= part.files
-
-
-def _group_parts(parts: Sequence[tuple[Part, Rows | None]], tuning: Tuning) -> Iterator[list[tuple[Part, Rows | None]]]:
-    group: list[tuple[Part, Rows | None]] = []
+def _group_parts(parts: Sequence[tuple[Part, Rows]], tuning: Tuning) -> Iterator[list[tuple[Part, Rows]]]:
+    group: list[tuple[Part, Rows]] = []
     files = size = 0
     for part, rows in parts:
-        live = part.files if rows is None else len(rows)
-        is_full = files + live > tuning.max_files_per_index_part or size + part.size > tuning.max_bytes_per_index_part
-        if group and is_full:
+        files, size = files + len(rows), size + part.size
+        if group and (files > tuning.max_files_per_index_part or size > tuning.max_bytes_per_index_part):
             yield group
-            group, files, size = [], 0, 0
+            group, files, size = [], len(rows), part.size
         group.append((part, rows))
-        files, size = files + live, size + part.size
     if group:
         yield group
 
 
-def _write_merged(store: IndexStore, spec: IndexSpec, group: Sequence[tuple[Part, Rows | None]]) -> Part:
+def _write_merged(store: IndexStore, spec: IndexSpec, group: Sequence[tuple[Part, Rows]]) -> Part:
     schemas: dict[bytes, int] = {}
     tables = [_read_live_entries(store, part, rows, schemas) for part, rows in group]
     return store.write_part(pa.concat_tables(tables), list(schemas), spec)
 
 
-def _read_live_entries(store: IndexStore, part: Part, rows: Rows | None, schemas: dict[bytes, int]) -> pa.Table:
+def _read_live_entries(store: IndexStore, part: Part, rows: Rows, schemas: dict[bytes, int]) -> pa.Table:
     """Return the live entries of a part, with schemas numbered as in the merged part."""
     table = pa.Table.from_batches(list(store.read_whole(part)))
-    if rows is not None and len(rows) < part.files:
+    if len(rows) < part.files:
         table = table.take(pa.array(rows))
     if SCHEMA in table.column_names:
         numbers = [schemas.setdefault(schema, len(schemas)) for schema in store.read_schemas(part)]
@@ -572,11 +551,15 @@ def build(
             f"an index of '{source.storage.uri}' is built in other processes, to which a file system object in "
             "storage_options cannot be sent: give the options by name"
         )
-    asked = _resolve_request(
-        store, check_names(columns, "columns"), check_names(bloom, "bloom"), check_names(count_nan, "count_nan")
-    )
-    if false_positives is not None:
-        asked = replace(asked, false_positives=false_positives)
+    given = {
+        "columns": check_names(columns, "columns"),
+        "bloom": check_names(bloom, "bloom"),
+        "count_nan": check_names(count_nan, "count_nan"),
+        "false_positives": false_positives,
+    }
+    current = store.read_if_usable()
+    before: Any = IndexRequest() if current is None else current.request
+    asked = replace(before, **{name: value for name, value in given.items() if value is not None})
     return build_index(_make_subject(source, asked, reopen), store, _make_engine(engine), progress)
 
 
@@ -635,23 +618,6 @@ def drop(
 ) -> bool:
     """Remove the index of a table, even a damaged one, and return whether there was one. The table is not read."""
     return open_store(open_storage(uri, storage_options), location, storage_options).drop()
-
-
-def _resolve_request(
-    store: IndexStore,
-    columns: tuple[str, ...] | None,
-    bloom: tuple[str, ...] | None,
-    count_nan: tuple[str, ...] | None,
-) -> IndexRequest:
-    """Return what to index: the given columns, else those of the existing index."""
-    current = store.read_if_usable()
-    before = IndexRequest() if current is None else current.request
-    return replace(
-        before,
-        columns=before.columns if columns is None else columns,
-        bloom=before.bloom if bloom is None else bloom,
-        count_nan=before.count_nan if count_nan is None else count_nan,
-    )
 
 
 def _make_subject(source: TableSource, asked: IndexRequest, reopen: Callable[[], TableSource]) -> IndexedTable:

@@ -20,7 +20,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -150,7 +150,7 @@ class IndexStore:
         metadata = self.open_part(part).metadata.metadata or {}
         try:
             return parse(json.loads(metadata[key]))
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, pa.ArrowException, OSError) as error:
             raise CorruptFile(
                 f"'{self.storage.format_path(self.join_path(part.name))}' is not a part of an index: build it again"
             ) from error
@@ -176,11 +176,9 @@ class IndexStore:
 
     def _list_files(self) -> list[FileEntry]:
         try:
-            listing = list_directory(self.storage, self.storage.root)
+            return list_directory(self.storage, self.storage.root).list_entries()
         except (TableNotFound, MissingFile):
             return []
-        columns = (listing.file_paths, listing.file_sizes, listing.file_modified_ns)
-        return [FileEntry(*each) for each in zip(*(column.to_pylist() for column in columns), strict=True)]
 
     # --- Writing ------------------------------------------------------------------------------------------------
 
@@ -346,9 +344,6 @@ class Part:
     footer_hash: str
     """The hash of its footer, which detects another file of the same size."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "size": self.size, "files": self.files, "footer_hash": self.footer_hash}
-
     @staticmethod
     def from_dict(given: Mapping[str, Any]) -> Part:
         name = str(given["name"])
@@ -389,9 +384,9 @@ class Current:
             "build": self.build,
             "built_at": self.built_at,
             "table": {"format": self.table_format, "version": self.table_version},
-            "asked": self.request.to_dict(),
+            "asked": asdict(self.request),
             "spec": self.spec.to_dict(),
-            "parts": [part.to_dict() for part in self.parts],
+            "parts": [asdict(part) for part in self.parts],
             "files": self.files,
             "rows": self.rows,
             "bytes": self.total_bytes,
@@ -439,12 +434,7 @@ def _compute_checksum(content: Mapping[str, Any]) -> str:
 
 
 def _sample_to_dict(sample: Sample) -> dict[str, Any]:
-    return {
-        "path": sample.file.path,
-        "size": sample.file.size,
-        "modified_ns": sample.file.modified_ns,
-        "schema": schema_to_text(sample.schema),
-    }
+    return {**asdict(sample.file), "schema": schema_to_text(sample.schema)}
 
 
 def _sample_from_dict(given: Mapping[str, Any]) -> Sample:

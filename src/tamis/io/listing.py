@@ -37,6 +37,10 @@ class Listing:
     file_modified_ns: pa.Int64Array
     directory_paths: pa.StringArray
 
+    def list_entries(self) -> list[FileEntry]:
+        columns = (self.file_paths, self.file_sizes, self.file_modified_ns)
+        return [FileEntry(*each) for each in zip(*(column.to_pylist() for column in columns), strict=True)]
+
 
 def list_directory(storage: Storage, path: str) -> Listing:
     """List a directory in one call. If it does not exist: TableNotFound for the root, MissingFile below it."""
@@ -108,27 +112,22 @@ def _look_up_files(storage: Storage, paths: Sequence[str]) -> dict[str, FileEntr
         by_folder.setdefault(path.rpartition("/")[0], []).append(path)
     folders = [folder for folder, own in by_folder.items() if len(own) > 1]
     found: dict[str, FileEntry | None] = {}
-    for listing in run_in_threads(partial(_list_or_empty, storage), folders, storage.threads):
-        columns = (listing.file_paths, listing.file_sizes, listing.file_modified_ns)
-        entries = (FileEntry(*each) for each in zip(*(column.to_pylist() for column in columns), strict=True))
+    for entries in run_in_threads(partial(_list_files_if_any, storage), folders, storage.threads):
         found |= {entry.path: entry for entry in entries}
     single = [path for own in by_folder.values() if len(own) == 1 for path in own]
     found |= dict(zip(single, run_in_threads(partial(_look_up_file, storage), single, storage.threads), strict=True))
     return {path: found.get(path) for path in paths}
 
 
-def _list_or_empty(storage: Storage, folder: str) -> Listing:
+def _list_files_if_any(storage: Storage, folder: str) -> list[FileEntry]:
     try:
-        return list_directory(storage, folder)
+        return list_directory(storage, folder).list_entries()
     except (MissingFile, TableNotFound):
-        nothing = pa.array([], pa.string())
-        return Listing(nothing, pa.array([], pa.int64()), pa.array([], pa.int64()), nothing)
+        return []
 
 
 def _look_up_file(storage: Storage, path: str) -> FileEntry | None:
-    info = run_with_retries(
-        partial(_look_up_once, storage, path), storage.retries, "look up", storage.format_path(path)
-    )
+    info = _look_up(storage, path)
     return FileEntry(path, info.size, info.mtime_ns) if info.is_file else None
 
 
@@ -136,20 +135,12 @@ def find_file(storage: Storage, path: str) -> FileEntry | None:
     """Return the file at a path; None if there is none, or a directory."""
     if storage.filesystem.type_name == "s3" and "/" in path:
         return _find_by_opening(storage, path)
-    info = run_with_retries(
-        partial(_look_up_once, storage, path), storage.retries, "look up", storage.format_path(path)
-    )
-    if not info.is_file:
-        return None
-    return FileEntry(info.path, info.size, info.mtime_ns)
+    return _look_up_file(storage, path)
 
 
 def has_directory(storage: Storage, path: str) -> bool:
     """Return whether there is a directory at a path."""
-    info = run_with_retries(
-        partial(_look_up_once, storage, path), storage.retries, "look up", storage.format_path(path)
-    )
-    return bool(info.type == pafs.FileType.Directory)
+    return bool(_look_up(storage, path).type == pafs.FileType.Directory)
 
 
 def _find_by_opening(storage: Storage, path: str) -> FileEntry | None:
@@ -181,6 +172,9 @@ def _list_once(storage: Storage, path: str) -> Listing:
     )
 
 
-def _look_up_once(storage: Storage, path: str) -> pafs.FileInfo:
-    storage.counters.add(requests=1)
-    return storage.filesystem.get_file_info(path)
+def _look_up(storage: Storage, path: str) -> pafs.FileInfo:
+    def look_up_once() -> pafs.FileInfo:
+        storage.counters.add(requests=1)
+        return storage.filesystem.get_file_info(path)
+
+    return run_with_retries(look_up_once, storage.retries, "look up", storage.format_path(path))

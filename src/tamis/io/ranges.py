@@ -140,14 +140,11 @@ class RangedFile:
             raise (
                 self._make_size_error(size)
                 if is_immutable(modified_ns)
-                else self._make_replaced_error(f"it has {self.size} bytes, expected {size} as listed")
+                else make_replaced_error(self._location, f"it has {self.size} bytes, expected {size} as listed")
             )
         if modified_ns is not None and not is_immutable(modified_ns) and not self._was_modified_at(modified_ns, path):
             self.close()
-            raise self._make_replaced_error("it was rewritten after it was listed")
-
-    def _make_replaced_error(self, what: str) -> CorruptFile:
-        return make_replaced_error(self._location, what)
+            raise make_replaced_error(self._location, "it was rewritten after it was listed")
 
     def _make_size_error(self, size: int) -> CorruptFile:
         # Opening the table again reads the same log, so that does not help.
@@ -231,12 +228,11 @@ class RangedFile:
         starts = [start for start, _ in merged]
         return [self._slice(starts, buffers, start, length) for start, length in ranges]
 
-    def read_tail(self, length: int, size: int | None = None) -> pa.Buffer:
-        """Return the last `length` bytes of the first `size` (None: of the whole file), or fewer if there are fewer."""
-        end = self.size if size is None else size
-        start = max(0, end - length)
-        tail = self.read([(start, end - start)])[0]
-        if not self._is_local and end == self.size:
+    def read_tail(self, length: int) -> pa.Buffer:
+        """Return the last `length` bytes, or all if there are fewer."""
+        start = max(0, self.size - length)
+        tail = self.read([(start, self.size - start)])[0]
+        if not self._is_local:
             # The bytes before a footer are mostly needed next.
             self._open.keep_tail(tail)
         return tail
@@ -288,12 +284,6 @@ def read_ranges(
     """
     with RangedFile(storage, path, size, modified_ns) as file:
         return file.read(ranges, coalesce_gap=coalesce_gap)
-
-
-def read_tail(storage: Storage, path: str, size: int | None, length: int) -> pa.Buffer:
-    """Return the last `length` bytes of a file of `size` bytes (None: its current size)."""
-    with RangedFile(storage, path) as file:
-        return file.read_tail(length, size)
 
 
 MAX_BUFFERED_FILE_BYTES = 256 * KIB

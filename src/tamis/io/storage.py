@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,7 @@ class LinkGuard:
         self._checked_folders: set[tuple[str, str]] = set()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _make_guard, (self.allow_outside,)
+        return partial(LinkGuard, allow_outside=self.allow_outside), ()
 
     def check(self, root: str, path: str) -> None:
         """Raise an error if a path below the root leads out of it. Other paths are not checked."""
@@ -122,10 +123,6 @@ def make_outside_link_error(path: str) -> UnsupportedFeature:
 
 def _is_inside(top: str, path: str) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(top or "/"))
-
-
-def _make_guard(allow_outside: bool) -> LinkGuard:
-    return LinkGuard(allow_outside=allow_outside)
 
 
 _SECRET = re.compile(r"(://[^/:@]*):[^/@]*(?=@)")
@@ -217,6 +214,8 @@ def open_storage(uri: str | os.PathLike[str], storage_options: Mapping[str, Any]
         raise make_argument_error("the location of a table", "a string or a path", uri)
     if not text.strip():
         raise InvalidArgument("the table's location is empty: give a path or a URI such as s3://bucket/table")
+    # Hadoop and Java write the URI of a local file with one slash.
+    text = re.sub(r"^file:/(?!/)", "file:///", text)
     options = dict(check_storage_options(storage_options))
     if "filesystem" in options:
         return _open_given_file_system(text, options)

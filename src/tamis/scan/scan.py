@@ -8,9 +8,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, UnknownColumn, suggest_method_arguments
+from tamis.errors import (
+    InvalidArgument,
+    UnknownColumn,
+    UnsupportedFeature,
+    make_missing_package_error,
+    suggest_method_arguments,
+    to_one_line,
+)
 from tamis.expr.interop.from_any import to_expr
 from tamis.expr.nodes import AnyExpr, Expr, Name
 from tamis.formats.source import LEVELS, FileListing, SampledSchema, TableSource
@@ -21,19 +29,10 @@ from tamis.scan.planning.scan_planner import ScanPlanner, check_limit
 from tamis.scan.reading.residual import check_functions
 from tamis.scan.reading.run import count_rows, read_batches
 from tamis.scan.report.report import Report
-
-if TYPE_CHECKING:
-    import duckdb
-    import pandas
-    import polars
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from tamis.errors import UnsupportedFeature, make_missing_package_error, to_one_line
 from tamis.types import type_name_with_article
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas
     import polars
 

@@ -7,7 +7,7 @@ levels. All runs must return and count the same rows. `RowChecksum` compares row
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations
@@ -159,12 +159,12 @@ def name_levels(subset: Sequence[str]) -> str:
     return " + ".join(subset) or "no level"
 
 
-class _ScanFactory(Protocol):
-    def __call__(self, levels: Collection[str]) -> LazyScan: ...
-
-
 def _run(
-    make_scan: _ScanFactory, levels: tuple[str, ...], full: VerifyResult | None, *, is_every: bool
+    make_scan: Callable[[Collection[str]], LazyScan],
+    levels: tuple[str, ...],
+    full: VerifyResult | None,
+    *,
+    is_every: bool,
 ) -> VerifyResult:
     scan = make_scan(levels)
     checksum = RowChecksum()

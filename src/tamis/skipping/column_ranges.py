@@ -141,7 +141,7 @@ def _intersect_all(parts: Iterable[_Found]) -> _Found:
             return None
         for column, each in part.items():
             known = found.get(column, _ANYTHING)
-            ranges = _intersect(known.ranges, each.ranges)
+            ranges = each.ranges if known is _ANYTHING else _intersect(known.ranges, each.ranges)
             found[column] = ColumnRanges(ranges, known.may_be_null and each.may_be_null)
             if not ranges and not found[column].may_be_null:
                 return None

@@ -229,7 +229,9 @@ class SplitPredicate:
 def split_predicate(predicate: object, schema: pa.Schema, partition_columns: Collection[str]) -> SplitPredicate:
     """Split a predicate over the columns of a schema into what partition values, statistics and only rows decide.
 
-    The text that a `PartitionFilter` compares is `partition_text('day')` in the parts, which a table binds.
+    The conjuncts are those of the predicate, as they were written. One that several parts decide, as in
+    `NOT (day = 5 OR id > 7)`, is split. The text that a `PartitionFilter` compares is `partition_text('day')` in the
+    parts, which a table binds.
 
     >>> schema = pa.schema([("day", pa.int64()), ("id", pa.int64())])
     >>> found = split_predicate("day = 5 AND id > 7 AND id % 2 = 0", schema, ["day"])
@@ -242,13 +244,24 @@ def split_predicate(predicate: object, schema: pa.Schema, partition_columns: Col
     bound = make_predicate(predicate, schema, "the schema", partition_columns, partition_texts=partition_columns)
     constants = {*partition_columns, *(column.path[0] for column in bound.partition_texts)}
     parts: dict[str, list[Expr]] = {"partition": [], "data": [], "residual": []}
-    for each in bound.conjuncts:
-        if all(column.path[0] in constants for column in find_columns(each.predicate)):
-            name = "partition" if can_evaluate(each.predicate) else "residual"
-        else:
-            name = "data" if each.reason is None else "residual"
-        parts[name].append(restore_partition_texts(each.predicate))
+    for condition in bound.conditions:
+        found: dict[str, list[Expr]] = {}
+        for each in rewrite(normalise(condition.bound)):
+            found.setdefault(_find_part(each, constants), []).append(each.predicate)
+        for name, conjuncts in found.items():
+            # A column that normalisation removes may be none of this part.
+            is_whole = len(found) == 1 and set(find_columns(condition.bound)) == set(find_columns(and_(*conjuncts)))
+            parts[name] += [condition.bound] if is_whole else conjuncts
+    if bound.partition_texts:
+        parts = {name: [restore_partition_texts(each) for each in conjuncts] for name, conjuncts in parts.items()}
     return SplitPredicate(**{name: and_(*conjuncts) for name, conjuncts in parts.items()})
+
+
+def _find_part(conjunct: Conjunct, constants: Collection[str]) -> str:
+    """Return the part of a `SplitPredicate` in which a conjunct is; `constants` are constant in each file."""
+    if all(column.path[0] in constants for column in find_columns(conjunct.predicate)):
+        return "partition" if can_evaluate(conjunct.predicate) else "residual"
+    return "data" if conjunct.reason is None else "residual"
 
 
 def _has_same_columns(one: Conjunct, other: Conjunct) -> bool:

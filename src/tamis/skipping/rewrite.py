@@ -148,6 +148,12 @@ def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column], refine: Refine
     )
 
 
+def answer_predicate(predicate: Expr) -> Answers:
+    """Return the answers of a predicate that does not fail for any row."""
+    failures = _Failures()
+    return fold(predicate, lambda node, args: _answer(node, args, False, failures)).answers
+
+
 def _find_parts(predicate: Expr) -> list[Expr]:
     """Return the predicates that AND, OR and NOT combine."""
     return [node for node in walk(predicate, get_conditions) if not is_logic(node)]

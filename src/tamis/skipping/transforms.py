@@ -21,26 +21,35 @@ that is possible, the lower bound is unknown.
 
 Old writers rounded times before 1970 towards 1970, so a period up to number 0 may contain values of the previous one.
 
-*Projection.* Where bounds of x are not enough, a predicate on x gives one on p:
+*Projection.* A predicate on x gives one on p. A `DerivedColumn` says what f is; Iceberg's transforms (where bounds of x
+are not enough) and Delta's generated columns are both derived columns. If a filter allows only the values of x in
+[lo, hi], every matching row has
 
-- `x = 5` is TRUE only in the bucket of 5, and `x IN (5, 6)` only in the buckets of 5 and 6. The projection says nothing
-  more, because a bucket holds other values too.
-- The first characters of a string decide whether it starts with a prefix. So if the truncation width is at least the
-  length of the prefix, the partition value decides, and `NOT LIKE 'ab%'` skips a file whose strings all start so.
-- Truncation keeps the order of strings and bytes: x >= 'ac' only if truncated x is not below truncated 'ac'. As a bound
-  of x, the truncated value 'ab' extends to 'ac' itself, because there is no last string before 'ac'; so the bound alone
-  would not rule it out.
+    f(lo) <= p <= f(hi)        where f keeps order
 
-Projections refine the answers for a node of the predicate. They hold in addition to the answers from bounds, and are
-combined with them through AND, OR and NOT. An unknown transform has no bounds and no projection, and keeps every file.
+- A list of values maps value by value: `x IN (5, 6)` is TRUE only in the buckets of 5 and 6. Buckets keep no order, and
+  hold other values too, so that nothing else follows for them.
+- A range maps to a range of one calendar part only within one period of the next larger part. With columns for `year`,
+  `month`, `day` the order is that of the tuple: `year > 2023 OR (year = 2023 AND month >= 11)`.
+- The first characters of a string decide whether it starts with a prefix. So if they are at least as many as those of
+  the prefix, the partition value decides, and `NOT LIKE 'ab%'` skips a file whose strings all start so.
+- Where the filter itself contains f(x), the partition column replaces it: `date(x) <> …` becomes `p <> …`.
+- x IS NULL implies p IS NULL. Where an empty string is NULL as a partition value, a predicate that holds for the empty
+  string keeps NULL too.
+
+AND and OR compose; an operand without an implied predicate leaves an OR without one. `project_predicate` returns an
+implied predicate; `project_answers` refines the answers for a node of a predicate, so that NOT composes too. An unknown
+transform has no bounds and no projection, and keeps every file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import takewhile
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -48,15 +57,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
+from tamis.errors import EvaluationError
 from tamis.expr.datetime_text import SECONDS_PER_DAY
-from tamis.expr.functions.kernels import to_arrow_array
-from tamis.expr.functions.table import find_pattern
-from tamis.expr.nodes import NULL, Call, Column, Expr, Literal
+from tamis.expr.evaluate import Evaluator, can_evaluate, evaluate_constant, to_physical_value
+from tamis.expr.functions.kernels import find_evaluation_type
+from tamis.expr.functions.table import FUNCTIONS, find_pattern, type_of
+from tamis.expr.nodes import (
+    FALSE,
+    TRUE,
+    Call,
+    Column,
+    Expr,
+    Literal,
+    and_,
+    find_columns,
+    fold,
+    is_logic,
+    or_,
+    transform,
+    walk,
+)
 from tamis.expr.patterns import LikePattern, find_successor_of_prefix
-from tamis.skipping import answers
 from tamis.skipping.answers import Answers, all_of
-from tamis.skipping.atoms import answer_call
-from tamis.skipping.ranges import compute_range
+from tamis.skipping.column_ranges import ValueRange, find_ranges, is_integral, unite_ranges
+from tamis.skipping.rewrite import answer_predicate
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text
 
 _TRANSFORM = re.compile(r"(identity|void|year|month|day|hour|bucket|truncate)(?:\[(\d{1,10})\])?")
@@ -141,6 +165,26 @@ class Transform:
                 return _compute_period_bounds(self.kind, values, source)[1]
             case _:
                 return None
+
+    def derive(self, column: Column, source: Column) -> DerivedColumn | None:
+        """Return what projects predicates on the source to partition values; None where bounds say as much."""
+
+        def find_buckets(values: pa.Array, up: bool) -> pa.Array:
+            try:
+                found = compute_buckets(values.cast(source.type), self.width)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                found = None  # the column cannot have one of these values
+            return pa.array([None] * len(values) if found is None else found, pa.int32())
+
+        def truncate(values: pa.Array, up: bool) -> pa.Array:
+            slice_values = pc.utf8_slice_codeunits if is_text(source.type) else pc.binary_slice
+            return slice_values(values, 0, self.width)
+
+        if self.kind == "bucket":
+            return DerivedColumn(column, source, (find_buckets,), keeps_order=False)
+        if self.kind == "truncate" and (is_text(source.type) or is_bytes(source.type)):
+            return DerivedColumn(column, source, (truncate,), prefix=self.width)
+        return None
 
 
 # --- Times ------------------------------------------------------------------------------------------------------------
@@ -244,108 +288,182 @@ def _compute_prefix_upper(values: pa.Array, width: int) -> pa.Array:
 
 # --- Projection of predicates -----------------------------------------------------------------------------------------
 
+Step = Callable[[pa.Array, bool], pa.Array]
+"""Maps lower bounds (or upper ones, if the second argument is True) to bounds of its results; null is unknown."""
 
-@dataclass(frozen=True, slots=True)
-class TransformedColumn:
-    """A column of partition values, and the column from which a transform computes them."""
 
-    transform: Transform
-    source: Column
+@dataclass(frozen=True)
+class DerivedColumn:
+    """A partition column p = f(x): what f is made of, and what it does to order, equality, NULL and empty strings."""
+
     column: Column
+    source: Column
+    steps: tuple[Step, ...]
+    """The functions that f applies, one after the other. A step that widens bounds stands for what is not known."""
+    expression: Expr | None = None
+    """f(x) in the language of filters."""
+    is_exact: bool = False
+    """Whether the expression has one value for all writers, so that the column may replace it in a filter."""
+    part: str | None = None
+    """The calendar part that f extracts from the result of the steps, as in `month(x)`."""
+    keeps_order: bool = True
+    """Whether x <= y implies f(x) <= f(y). If not, as for buckets, only equal values have known results."""
+    prefix: int = 0
+    """The number of characters, if f returns the first ones of a string."""
+    is_formatted: bool = False
+    """Whether it is a time as a string, in which years beyond 9999 start with a plus and so sort first."""
+    empty_is_null: bool = False
+    """Whether an empty string, or binary, is NULL as a partition value."""
 
-    @property
-    def is_projectable(self) -> bool:
-        """Return whether predicates on the source say more about the column than its bounds do."""
-        is_string = is_text(self.source.type) or is_bytes(self.source.type)
-        return self.transform.kind == "bucket" or (self.transform.kind == "truncate" and is_string)
+    def compute_bounds(self, ends: Sequence[Literal | None], *, up: bool) -> pa.Array:
+        """Return lower (with `up`, upper) bounds of the results of the steps; null where an end is open or unknown."""
+        data_type = find_evaluation_type(self.source.type or types.NULL)
+        values = [None if end is None or not _is_in_range(end.value, data_type) else end.value for end in ends]
+        found = pa.array(values, data_type)
+        for step in self.steps:
+            found = step(found, up)
+        return found
 
 
-def project_answers(node: Expr, known: Answers, fields: Collection[TransformedColumn]) -> Answers:
-    """Return the answers for a node of a predicate, refined by what it implies for transformed columns."""
+def _is_in_range(value: object, data_type: pa.DataType) -> bool:
+    """Return whether a type holds a value. It lacks the one after its largest, and some literals of wider types."""
+    if not is_integral(data_type) or not isinstance(value, int):
+        return True
+    kind = data_type if pa.types.is_integer(data_type) else pa.int32() if data_type.bit_width == 32 else pa.int64()
+    smallest, largest = types.get_integer_range(kind)
+    return smallest <= value <= largest
+
+
+def make_call_step(call: Call, argument: int) -> Step:
+    """Return the step that computes a call from one of its arguments; a result that fails is unknown."""
+    value = Column(("value",), type=type_of(call.args[argument]))
+    args = tuple(value if position == argument else arg for position, arg in enumerate(call.args))
+    evaluate = Evaluator(Call(call.function, args))
+
+    def apply(values: pa.Array, up: bool) -> pa.Array:
+        try:
+            return evaluate(pa.record_batch({"value": values}))
+        except EvaluationError:
+            if len(values) > 1:
+                return pa.concat_arrays([apply(values.slice(row, 1), up) for row in range(len(values))])
+            return pa.nulls(1, find_evaluation_type(type_of(call) or types.NULL))
+
+    return apply
+
+
+def project_predicate(
+    predicate: Expr, derived: Sequence[DerivedColumn], partition_columns: Collection[tuple[str, ...]]
+) -> Expr:
+    """Return what a bound, normalised predicate implies for partition columns, which have these paths."""
+
+    def project(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        match node:
+            case Call("and", parts):
+                leaves = [part for part in parts if not _is_junction(part)]
+                return _join([*_project_leaves(leaves, derived, partition_columns), *args])
+            case Call("or"):
+                return TRUE if TRUE in args else or_(*args)
+            case _:
+                return _join(_project_leaves([node], derived, partition_columns))
+
+    return fold(predicate, project, _get_junctions)
+
+
+def _get_junctions(node: Expr) -> tuple[Expr, ...]:
+    """Return the children to fold before a node; the leaves of an AND are handled together with it."""
+    match node:
+        case Call("and", parts):
+            return tuple(part for part in parts if _is_junction(part))
+        case Call("or", parts):
+            return parts
+        case _:
+            return ()
+
+
+def _is_junction(node: Expr) -> bool:
+    return isinstance(node, Call) and node.function in ("and", "or")
+
+
+def _join(parts: Iterable[Expr]) -> Expr:
+    return and_(*(part for part in dict.fromkeys(parts) if part != TRUE))
+
+
+def project_answers(node: Expr, known: Answers, fields: Collection[DerivedColumn]) -> Answers:
+    """Return the answers for a node of a predicate, refined by what it implies for derived columns."""
+    if is_logic(node):
+        return known
+    columns = find_columns(node)
     for field in fields:
-        more = _project_call(node, field)
-        if more is not None:
-            known = Answers(
-                _combine(known.may_be_true, more.may_be_true),
-                _combine(known.may_be_false, more.may_be_false),
-                _combine(known.may_be_null, more.may_be_null),
-            )
+        if [column.path for column in columns] != [field.source.path]:
+            continue
+        test = project_prefix(node, field.column, field.prefix)
+        implied = _join(_project_leaves([node], [replace(field, source=columns[0])], ())) if test is None else test[0]
+        if implied != TRUE:
+            more = answer_predicate(implied)
+            is_equivalent = test is not None and test[1]
+            may_be_false = all_of(known.may_be_false, more.may_be_false) if is_equivalent else known.may_be_false
+            known = Answers(all_of(known.may_be_true, more.may_be_true), may_be_false, known.may_be_null)
     return known
 
 
-def _combine(one: Expr, other: Expr) -> Expr:
-    return one if other == NULL else all_of(one, other)
+def _project_leaves(
+    leaves: Sequence[Expr], derived: Sequence[DerivedColumn], partition_columns: Collection[tuple[str, ...]]
+) -> list[Expr]:
+    """Return the predicates that follow from leaves which all hold."""
+    found = [_substitute(leaf, derived, partition_columns) for leaf in leaves]
+    for source in dict.fromkeys(each.source for each in derived):
+        columns = [each for each in derived if each.source == source]
+        own = [leaf for leaf in leaves if set(find_columns(leaf)) == {source}]
+        tests = [project_prefix(leaf, each.column, each.prefix) for leaf in own for each in columns]
+        found += [test[0] for test in tests if test is not None]
+        allowed = find_ranges([leaf for leaf in own if find_pattern(leaf) is None], source)
+        if not allowed.ranges:
+            # Without any value left, no row satisfies the leaves.
+            found += [Call("is_null", (each.column,)) for each in columns] if allowed.may_be_null else [FALSE]
+        elif not allowed.may_be_null:
+            if Call("is_not_null", (source,)) in own:
+                found += [Call("is_not_null", (each.column,)) for each in columns if not each.empty_is_null]
+            is_bounded = allowed.ranges[0].lower is not None or allowed.ranges[-1].upper is not None
+            if is_bounded and source.type is not None and not pa.types.is_floating(source.type):
+                found += _project_ranges(allowed.ranges, columns)
+    return found
 
 
-def _project_call(node: Expr, field: TransformedColumn) -> Answers | None:
-    match node:
-        case Call(_, (Column(path=path), *_)) if path == field.source.path:
-            if field.transform.kind == "bucket":
-                return _project_bucket(node, field)
-            return _project_prefix(node, field) or _project_truncation(node, field)
-        case _:
-            return None
+def _substitute(leaf: Expr, derived: Sequence[DerivedColumn], partition_columns: Collection[tuple[str, ...]]) -> Expr:
+    """Return a predicate with partition columns instead of their expressions; TRUE if it has other columns too."""
+    columns: dict[Expr, Expr] = {each.expression: each.column for each in derived if each.expression and each.is_exact}
+    found = transform(leaf, lambda node: columns.get(node, node))
+    if found is leaf or not {each.path for each in find_columns(found)} <= set(partition_columns):
+        return TRUE
+    # A function without a row might return another value for each call.
+    is_known = all(node.function in FUNCTIONS for node in walk(found) if isinstance(node, Call))
+    return _keep_empty(found, derived) if is_known else TRUE
 
 
-def _list_compared_values(call: Call) -> list[Literal] | None:
-    """Return the literals, one of them equal to the column if the call is TRUE; None for other calls."""
-    match call:
-        case Call("=" | "<=>", (_, Literal() as item)):
-            items: Sequence[Expr] = (item,)
-        case Call("in", (_, *rest)):
-            items = rest
-        case _:
-            return None
-    values = [item for item in items if isinstance(item, Literal) and not item.is_null]
-    has_null = any(isinstance(item, Literal) and item.is_null for item in items)
-    if len(values) + has_null < len(items) or not values or (call.function == "<=>" and has_null):
-        return None
-    return values
+def _keep_empty(predicate: Expr, derived: Iterable[DerivedColumn]) -> Expr:
+    """Return a predicate that also keeps NULL in those columns in which it may hold for an empty string."""
+    used = find_columns(predicate)
+    columns = [each.column for each in derived if each.empty_is_null and each.column in used]
+    return or_(predicate, *(Call("is_null", (each,)) for each in columns if _may_hold_for_empty(predicate, each)))
 
 
-def _project_bucket(call: Call, field: TransformedColumn) -> Answers | None:
-    values = _list_compared_values(call)
-    if values is None:
-        return None
+def _may_hold_for_empty(predicate: Expr, column: Column) -> bool:
+    empty = Literal(b"" if is_bytes(column.type) else "", column.type)
+    constant = transform(predicate, lambda node: empty if node == column else node)
+    if find_columns(constant) or not can_evaluate(constant):
+        return True
     try:
-        buckets = compute_buckets(to_arrow_array(tuple(values)).cast(field.source.type), field.transform.width)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None  # the column cannot have this value
-    if buckets is None:
-        return None
-    literals = tuple(Literal(bucket, pa.int32()) for bucket in sorted(set(buckets)))
-    found = _answer_call(Call("in", (field.column, *literals)))
-    return _keep_true(found)
+        return evaluate_constant(constant).value is True
+    except EvaluationError:
+        return True
 
 
-def _project_truncation(call: Call, field: TransformedColumn) -> Answers | None:
-    match call:
-        case Call(">" | ">=", (_, Literal(value=str() | bytes() as value))):
-            found = _answer_call(Call(">=", (field.column, _truncate(value, field))))
-        case _:
-            values = _list_compared_values(call)
-            if values is None or not all(isinstance(each.value, str | bytes) for each in values):
-                return None
-            literals = dict.fromkeys(_truncate(each.value, field) for each in values)
-            found = _answer_call(Call("in", (field.column, *literals)))
-    return _keep_true(found)
-
-
-def _truncate(value: str | bytes, field: TransformedColumn) -> Literal:
-    return Literal(value[: field.transform.width], field.column.type)
-
-
-def _project_prefix(call: Call, field: TransformedColumn) -> Answers | None:
-    found = project_prefix(call, field.column, field.transform.width)
-    if found is None:
-        return None
-    predicate, is_equivalent = found
-    return _answer_call(predicate) if is_equivalent else _keep_true(_answer_call(predicate))
+# --- Projection of prefixes -------------------------------------------------------------------------------------------
 
 
 def project_prefix(call: Expr, column: Column, width: int) -> tuple[Call, bool] | None:
     """Return what a prefix test implies for the first `width` characters, and whether it is equivalent; None for other
-    calls.
+    calls, and without a width.
 
     The prefix is a prefix of these characters, or they are a prefix of it.
 
@@ -354,7 +472,7 @@ def project_prefix(call: Expr, column: Column, width: int) -> tuple[Call, bool] 
     (Call<p = 'abc'>, False)
     """
     match call, find_pattern(call):
-        case Call(_, (Column(), *_)), LikePattern(prefix=str() as prefix) as pattern if prefix:
+        case Call(_, (Column(), *_)), LikePattern(prefix=str() as prefix) as pattern if prefix and width:
             operator = "=" if len(prefix) >= width else "startswith"
             projected = Call(operator, (column, Literal(prefix[:width], types.STRING)))
             return projected, pattern.is_prefix and len(prefix) <= width
@@ -362,14 +480,120 @@ def project_prefix(call: Expr, column: Column, width: int) -> tuple[Call, bool] 
             return None
 
 
-def _keep_true(found: Answers) -> Answers:
-    """Return the answers of a predicate that is TRUE wherever another one is, as answers of that one."""
-    return Answers(found.may_be_true, answers.UNKNOWN.may_be_false, answers.UNKNOWN.may_be_null)
+# --- Projection of ranges ---------------------------------------------------------------------------------------------
+
+_MAX_RANGES = 100
+"""Above this many ranges, neighbours are merged: each one costs two comparisons in every partition."""
+
+_BEFORE_DIGITS = Literal("0", types.STRING)
 
 
-def _answer_call(call: Call) -> Answers:
-    known = tuple((answers.UNKNOWN, compute_range(arg, ())) for arg in call.args)
-    return answer_call(call, known)[0]
+def _project_ranges(ranges: Sequence[ValueRange], columns: Sequence[DerivedColumn]) -> list[Expr]:
+    closed = [
+        (_close_end(each.lower, int(not each.includes_lower)), _close_end(each.upper, -int(not each.includes_upper)))
+        for each in ranges
+    ]
+    # Between two neighbours there is no value, and no row.
+    ends = [(low, high) for low, high in closed if low is None or high is None or low == high or low.value < high.value]
+    if not ends:
+        return []
+    lows, highs = zip(*ends, strict=True)
+    by_time: dict[Expr, list[DerivedColumn]] = {}
+    for each in columns:
+        if each.part is not None and isinstance(each.expression, Call):
+            by_time.setdefault(each.expression.args[0], []).append(each)
+    found = [_project_to_parts(lows, highs, group) for group in by_time.values()]
+    return found + [_project_to_column(lows, highs, each) for each in columns if each.part is None]
+
+
+def _close_end(end: Literal | None, step: int) -> Literal | None:
+    # An integral type has no values between two neighbours.
+    return Literal(end.value + step, end.type) if end is not None and step and is_integral(end.type) else end
+
+
+def _project_to_column(lows: Sequence[Literal | None], highs: Sequence[Literal | None], derived: DerivedColumn) -> Expr:
+    column = derived.column
+    if not derived.keeps_order and (None in lows or lows != highs):
+        return TRUE
+    lower = _to_literals(derived.compute_bounds(lows, up=False))
+    if not derived.keeps_order and None in lower:
+        return TRUE
+    upper = _to_literals(derived.compute_bounds(highs, up=True)) if derived.keeps_order else lower
+    # Many values may have one result: a hundred thousand of them are in sixteen buckets.
+    united = unite_ranges(ValueRange(*each) for each in dict.fromkeys(zip(lower, upper, strict=True)))
+    points = [each.lower for each in united if each.is_single and each.lower is not None]
+    parts: list[Expr] = [Call("in", (column, *points))] if points else []
+    for low, high in _group([(each.lower, each.upper) for each in united if not each.is_single]):
+        above: Expr = TRUE if low is None else Call(">=", (column, low))
+        if low is not None and high is None and derived.is_formatted:
+            above = or_(above, Call("<", (column, _BEFORE_DIGITS)))
+        parts.append(_join([above, TRUE if high is None else Call("<=", (column, high))]))
+    return TRUE if TRUE in parts else _keep_empty(or_(*parts), [derived])
+
+
+def _to_literals(values: pa.Array) -> list[Literal | None]:
+    distinct = pc.dictionary_encode(values)
+    literals = [Literal(to_physical_value(each), values.type) for each in distinct.dictionary]
+    return [None if index is None else literals[index] for index in distinct.indices.to_pylist()]
+
+
+_End = TypeVar("_End")
+
+
+def _group(ranges: Sequence[tuple[_End, _End]]) -> list[tuple[_End, _End]]:
+    """Return the same ranges, which are in order, or, where there are many, those around neighbouring ones."""
+    size = -(-len(ranges) // _MAX_RANGES) or 1
+    groups = [ranges[start : start + size] for start in range(0, len(ranges), size)]
+    return [(group[0][0], group[-1][1]) for group in groups]
+
+
+# Year, month, day, hour: together they have the order of a tuple. A part without a column is known only where it is the
+# same at both ends of a range: days from the 5th to the 9th of one month are `day BETWEEN 5 AND 9`.
+
+
+def _project_to_parts(
+    lows: Sequence[Literal | None], highs: Sequence[Literal | None], derived: Sequence[DerivedColumn]
+) -> Expr:
+    columns = {each.part: each.column for each in reversed(derived) if each.part is not None}
+    parts = max(((*(FUNCTIONS[part].larger_parts or ()), part) for part in columns), key=len)
+    lower = _extract_parts(derived[0].compute_bounds(lows, up=False), parts)
+    upper = _extract_parts(derived[0].compute_bounds(highs, up=True), parts)
+    ranges = list(dict.fromkeys(zip(lower, upper, strict=True)))
+    found = [_compare_tuples([columns.get(part) for part in parts], *each) for each in _group(ranges)]
+    return TRUE if TRUE in found else or_(*dict.fromkeys(found))
+
+
+def _extract_parts(values: pa.Array, parts: Sequence[str]) -> list[tuple[Literal, ...] | None]:
+    time = Column(("time",), type=values.type)
+    extracted = [_to_literals(make_call_step(Call(part, (time,)), 0)(values, False)) for part in parts]
+    return [None if None in each else each for each in zip(*extracted, strict=True)]
+
+
+def _compare_tuples(
+    columns: Sequence[Column | None], low: tuple[Literal, ...] | None, high: tuple[Literal, ...] | None
+) -> Expr:
+    """Return the predicate that a tuple of columns, of which some are unknown, is between two tuples."""
+    equal = 0
+    if low is not None and high is not None:
+        while equal < len(columns) and low[equal] == high[equal]:
+            equal += 1
+    rest = list(takewhile(lambda column: column is not None, columns[equal:]))
+    found: list[Expr] = [
+        Call("=", (column, value)) for column, value in zip(columns[:equal], low or (), strict=False) if column
+    ]
+    for operator, end in ((">", low), ("<", high)):
+        if end is not None and rest:
+            found.append(_compare_tuple(operator, [each for each in rest if each], end[equal:]))
+    return _join(found)
+
+
+def _compare_tuple(operator: str, columns: Sequence[Column], values: Sequence[Literal]) -> Expr:
+    """Return the predicate that the tuple of columns is >= (for `>`) or <= (for `<`) the tuple of values."""
+    (*larger, (column, value)) = zip(columns, values, strict=False)
+    found: Expr = Call(f"{operator}=", (column, value))
+    for column, value in reversed(larger):
+        found = or_(Call(operator, (column, value)), and_(Call("=", (column, value)), found))
+    return found
 
 
 # --- Buckets ----------------------------------------------------------------------------------------------------------

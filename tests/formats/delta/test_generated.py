@@ -199,6 +199,15 @@ def test_fields_side_by_side_have_the_order_of_their_tuple() -> None:
     assert derive_predicates(where, year_and_month) == normalise_all("y = 2023", "m = 11")
 
 
+def test_minutes_are_parts_of_hours() -> None:
+    where = "ntz >= TIMESTAMP_NTZ '2023-11-05 10:05:00' AND ntz <= TIMESTAMP_NTZ '2023-11-05 10:09:59'"
+    assert derive_predicates(where, {"m": "minute(ntz)"}) == normalise_all("m >= 5", "m <= 9")
+    assert derive_predicates(where, {"h": "hour(ntz)", "m": "minute(ntz)"}) == normalise_all(
+        "h = 10", "m >= 5", "m <= 9"
+    )
+    assert derive_predicates(where.replace("10:09", "11:09"), {"m": "minute(ntz)"}) == []
+
+
 def test_a_field_alone_has_an_order_within_one_period() -> None:
     within = "ntz >= TIMESTAMP_NTZ '2023-11-05 10:00:00' AND ntz <= TIMESTAMP_NTZ '2023-11-07 10:00:00'"
     beyond = "ntz >= TIMESTAMP_NTZ '2023-11-05 10:00:00' AND ntz <= TIMESTAMP_NTZ '2023-12-07 10:00:00'"
@@ -235,6 +244,8 @@ def test_a_field_alone_has_an_order_within_one_period() -> None:
         ("d > DATE '2024-01-01' AND d < DATE '2024-01-02'", {"y": "year(d)"}),
         ("other = 3", {"y": "year(d)"}),
         ("x >= 0.0", {"y": "CAST(x AS INT)"}),
+        ("i > 2147483647", {"long": "CAST(i AS BIGINT)"}),
+        ("d > DATE '+5881580-07-11'", {"y": "year(d)"}),
         ("ts = TIMESTAMP '2024-03-05 10:00:00Z'", {"t": "CAST(ts AS STRING)"}),
         ("d = DATE '2024-03-05'", {"t": "date_format(d, 'dd-MM-yyyy')"}),
         ("d = DATE '2024-03-05'", {"t": "date_format(d, 'EEE')"}),

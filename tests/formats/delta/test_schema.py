@@ -229,7 +229,6 @@ def test_metadata_of_fields() -> None:
         field("spelled", "string collate UNICODE_CI"),
     )
     assert found.generated == {"day": "CAST(ts AS DATE)"}
-    assert found.fields_by_name["code"].declared == "char(3)"
     collations = {each.name: each.collation for each in found.fields if types.is_text(each.data_type)}
     assert collations == {
         "code": None,

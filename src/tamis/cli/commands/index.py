@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,9 +15,6 @@ from tamis.cli.progress import Meter, is_interactive, show_progress
 from tamis.errors import format_count
 from tamis.index import operations as indexes
 from tamis.scan.report.report import format_bytes
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _location_option = click.option(
     "--location", metavar="FOLDER", help="Folder of the index.  [default: _tamis/TABLE/index next to the table]"
@@ -173,24 +169,18 @@ class BuildMeter(Meter):
 
     def __init__(self) -> None:
         self._progress = indexes.Progress(0, 0, 0, 0)
-        self._started_at = monotonic()
         super().__init__("indexing", lambda: self._progress.files)
 
     def take(self, progress: indexes.Progress) -> None:
         self._progress = progress
         self.total = progress.total_files
 
-    def __rich__(self) -> Table:
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
+    def list_facts(self, done: int, seconds: float) -> list[str]:
         now = self._progress
-        seconds = monotonic() - self._started_at
-        bar = ProgressBar(now.total_files or None, now.files, width=40, pulse=not now.total_files)
-        grid = Table.grid(padding=(0, 2))
-        cells = [f"{now.files:,} of {format_count(now.total_files, 'file')}"] if now.total_files else ["listing"]
-        if now.total_files:
-            cells.append(f"{format_bytes(now.bytes)} of {format_bytes(now.total_bytes)}")
-            cells.append(f"{now.files / max(seconds, 0.001):,.0f} files/s")
-        grid.add_row(self.title, bar, *cells, f"{int(seconds) // 60}:{int(seconds) % 60:02}")
-        return grid
+        if not now.total_files:
+            return ["listing"]
+        return [
+            f"{now.files:,} of {format_count(now.total_files, 'file')}",
+            f"{format_bytes(now.bytes)} of {format_bytes(now.total_bytes)}",
+            f"{now.files / max(seconds, 0.001):,.0f} files/s",
+        ]

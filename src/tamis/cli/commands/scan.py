@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import click
 
@@ -72,7 +73,7 @@ def _show(request: Request, as_json: bool) -> None:
     from tamis.cli.terminal import show_result
 
     is_default = request.limit is None
-    scan = (request.with_limit(ROWS_ON_A_TERMINAL + 1) if is_default else request).scan()
+    scan = (replace(request, limit=ROWS_ON_A_TERMINAL + 1) if is_default else request).scan()
     show_result(
         scan.schema,
         scan.to_batches(),

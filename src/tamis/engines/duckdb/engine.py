@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 
+from tamis.engines.duckdb.dialect.duckdb_query import DuckdbQuery
 from tamis.engines.duckdb.native_scan import can_round_trip, plan_native_scan
 from tamis.engines.duckdb.run.errors import explain_failure, explain_rejection
 from tamis.engines.duckdb.run.evaluate import EmbeddedExpressions, EmbeddedPredicates
@@ -15,12 +15,6 @@ from tamis.engines.duckdb.translate.functions import FUNCTIONS
 from tamis.errors import make_argument_error
 from tamis.query.connectors.connector import Connector
 from tamis.query.plan.nodes import TableScan
-from tamis.tuning import Tuning
-
-if TYPE_CHECKING:
-    from tamis.query.query import CompiledQuery, Rules
-    from tamis.query.sql.parameters import Arguments
-    from tamis.query.sql.sources import Tables
 
 __all__ = [
     "can_round_trip",
@@ -37,7 +31,8 @@ __all__ = [
 ]
 
 
-compile_predicate, compile_expressions, start = EmbeddedPredicates, EmbeddedExpressions, RunningQuery
+compile_predicate, compile_expressions = EmbeddedPredicates, EmbeddedExpressions
+start, compile_duckdb_query = RunningQuery, DuckdbQuery
 """Functions of the interface that make an object of a class."""
 
 
@@ -47,20 +42,6 @@ def list_scalar_functions() -> frozenset[str]:
 
 def reads_natively(scan: TableScan, connector: Connector) -> bool:
     return plan_native_scan(scan, connector) is not None
-
-
-def compile_duckdb_query(
-    text: str,
-    tables: Tables,
-    connectors: Mapping[str, Connector],
-    rules: Rules,
-    *,
-    arguments: Arguments | None,
-    tuning: Tuning,
-) -> CompiledQuery:
-    from tamis.engines.duckdb.dialect.duckdb_query import DuckdbQuery
-
-    return DuckdbQuery(text, tables, connectors, rules, arguments=arguments, tuning=tuning)
 
 
 def make_relation(rows: Any, connection: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyRelation:

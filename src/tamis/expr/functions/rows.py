@@ -11,6 +11,7 @@ from tamis import types
 from tamis.expr.functions import domains, kernels, spark_semantics
 from tamis.expr.functions.partition_values import partition_value, try_partition_value
 from tamis.expr.functions.table import (
+    ENGINE_FUNCTIONS,
     METADATA_FUNCTIONS,
     UNBOUNDED,
     ArgTypes,
@@ -356,12 +357,40 @@ def _make_division_row(name: str, aliases: tuple[str, ...] = ()) -> Function:
 
 
 def _make_calendar_part_row(
-    name: str, supports: Callable[[Call], bool] = domains.has_date_or_timestamp, spark: str | None = None
+    name: str,
+    *larger: str,
+    supports: Callable[[Call], bool] = domains.has_date_or_timestamp,
+    spark: str | None = None,
 ) -> Function:
     return Function(
-        name, ("time",), types.LONG, 1, 1, monotone=Monotone(0, keeps_order=True) if name == "year" else None,
-        kernel=kernels.calendar_part, supports=supports, aliases=(spark,) if spark else (),
+        name, ("time",), types.LONG, 1, 1, monotone=None if larger else Monotone(0, keeps_order=True),
+        larger_parts=larger, kernel=kernels.calendar_part, supports=supports, aliases=(spark,) if spark else (),
         spark=Spark(spark or name, is_same=True),
+    )  # fmt: skip
+
+
+def _list_branches(count: int) -> Sequence[int]:
+    """Return the positions of the values of `case(condition, value, …, otherwise)`."""
+    return [*range(1, count - 1, 2), count - 1]
+
+
+def _make_engine_rows() -> tuple[Function, ...]:
+    make = partial(Function, arguments=("any",), returns=lambda args, arg_types: None, fewest=0, most=UNBOUNDED)
+    return (
+        *(make(name, alike=range) for name in ("greatest", "least", "array", "nullif")),
+        *(make(name, alike=lambda count: range(1, count)) for name in ("if", "nvl2")),
+        # Only the compared values: the results have another common type.
+        make("decode", alike=lambda count: [0, *range(1, count - 1, 2)]),
+        *(
+            make(name, typed_like=operator)
+            for name, operator in (
+                ("try_add", "+"), ("try_subtract", "-"), ("try_multiply", "*"), ("try_divide", "/"), ("try_mod", "%"),
+            )
+        ),
+        make("pmod", typed_like="%"),
+        make("div", operator=Precedence.PRODUCT),
+        *(make(name, joins_texts=True) for name in ("concat", "concat_ws")),
+        *(make(name, arguments=("literal", "any")) for name in ("date_part", "datepart", "named_struct")),
     )  # fmt: skip
 
 
@@ -431,21 +460,21 @@ _ROWS = (
         supports=domains.can_try_cast, spark=Spark(rule="cast", is_same=spark_semantics.is_equivalent_cast),
     ),
     Function(
-        "case", ("any",), _find_case_type, 3, UNBOUNDED, Nulls.OWN, kernel=kernels.case,
+        "case", ("any",), _find_case_type, 3, UNBOUNDED, Nulls.OWN, alike=_list_branches, kernel=kernels.case,
         supports=domains.can_compute_all_branches, zones=Zones.NEVER,
         spark=Spark(rule="case", is_same=spark_semantics.has_known_type),
     ),
     Function(
-        "coalesce", ("any",), _find_common_type, 1, UNBOUNDED, Nulls.OWN, kernel=kernels.coalesce,
+        "coalesce", ("any",), _find_common_type, 1, UNBOUNDED, Nulls.OWN, alike=range, kernel=kernels.coalesce,
         supports=domains.have_one_type, zones=Zones.NEVER, aliases=("nvl", "ifnull"), pyarrow=("coalesce",),
         polars=("Coalesce", "FillNull"), datafusion=("coalesce",),
         spark=Spark("coalesce", is_same=spark_semantics.has_known_type),
     ),
     _make_calendar_part_row("year"),
-    _make_calendar_part_row("month"),
-    _make_calendar_part_row("day", spark="dayofmonth"),
-    _make_calendar_part_row("hour", domains.has_timestamp),
-    _make_calendar_part_row("minute", domains.has_timestamp),
+    _make_calendar_part_row("month", "year"),
+    _make_calendar_part_row("day", "year", "month", spark="dayofmonth"),
+    _make_calendar_part_row("hour", "year", "month", "day", supports=domains.has_timestamp),
+    _make_calendar_part_row("minute", "year", "month", "day", "hour", supports=domains.has_timestamp),
     Function(
         "date_trunc", ("literal", "time"), _find_date_trunc_type, 2, 2, monotone=Monotone(1, keeps_order=True),
         kernel=kernels.date_trunc, supports=domains.can_date_trunc, may_fail=True,
@@ -499,6 +528,7 @@ _ROWS = (
 
 for _row in _ROWS:
     register_function(_row)
+ENGINE_FUNCTIONS.update((_row.name, _row) for _row in _make_engine_rows())
 
 METADATA_FUNCTIONS["any_between"] = Function(
     "any_between", ("any",), types.BOOLEAN, 2, UNBOUNDED, Nulls.OWN, kernel=kernels.any_between,

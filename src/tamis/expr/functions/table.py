@@ -11,7 +11,7 @@ and for a reversing one `-hi <= -x <= -lo`. This holds for rounded arithmetic to
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -117,6 +117,14 @@ class Function:
     most: int
     nulls: Nulls = Nulls.PROPAGATES
     monotone: Monotone | Callable[[tuple[Expr, ...]], Monotone | None] | None = None
+    larger_parts: tuple[str, ...] | None = None
+    """The parts of a time with whose periods this part starts again: year and month for `day`. None: it is no part."""
+    alike: Callable[[int], Collection[int]] | None = None
+    """The positions, of a number of arguments, that Spark casts to a common type; None: there is no such type."""
+    typed_like: str | None = None
+    """The operator whose operands have the same types as the arguments."""
+    joins_texts: bool = False
+    """Whether it casts its arguments to texts, to concatenate them."""
     kernel: Kernel | None = None
     """The computation over Arrow arrays; the embedded engine computes a function without one."""
     supports: Callable[[Call], bool] | None = None
@@ -163,6 +171,9 @@ class Function:
 FUNCTIONS: dict[str, Function] = {}
 """The rows, by name."""
 
+ENGINE_FUNCTIONS: dict[str, Function] = {}
+"""Functions of Spark that only engines compute, as far as there is more to know of them than what computes them."""
+
 METADATA_FUNCTIONS: dict[str, Function] = {}
 """Functions that only predicates over metadata call."""
 
@@ -184,6 +195,20 @@ def register_function(function: Function) -> None:
 def find_foreign_function(name: str, column: Callable[[Function], tuple[str, ...]]) -> Function | None:
     """Return the function that another library calls by a name; `column` has the names of that library."""
     return next((row for row in FUNCTIONS.values() if name in column(row)), None)
+
+
+def find_spark_function(name: str) -> Function | None:
+    """Return the row of a function of Spark by its name, or by an alias, in any case."""
+    name = name.lower()
+    return FUNCTIONS.get(ALIASES.get(name, name)) or ENGINE_FUNCTIONS.get(name)
+
+
+def find_arithmetic_operator(name: str) -> str | None:
+    """Return the arithmetic operator that a function is, or is typed like; None for other functions."""
+    row = find_spark_function(name)
+    if row is None or row.operator in (Precedence.SUM, Precedence.PRODUCT):
+        return None if row is None else row.name
+    return row.typed_like
 
 
 def find_function(name: str) -> Function | None:

@@ -7,18 +7,18 @@ Most nodes have a class with their parts (`to_variant`). Functions have none: th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from tamis import types
 from tamis.errors import ExpressionError, to_one_line
 from tamis.expr.foreign import AS_DATAFUSION, mark
 from tamis.expr.functions.table import find_foreign_function
 from tamis.expr.interop.translate_tree import (
     ADVICE,
+    NAN,
+    Build,
     Parts,
     build_field,
     build_foreign_call,
@@ -27,8 +27,6 @@ from tamis.expr.interop.translate_tree import (
 )
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, TRUE, Call, Literal, Name, Unbound, between, not_
-
-_NAN = Literal(float("nan"), types.DOUBLE)
 
 
 def is_datafusion_expression(value: object) -> bool:
@@ -105,10 +103,7 @@ def _translate_literal(node: Any) -> Literal:
         raise ExpressionError(f"a DataFusion literal cannot be translated ({to_one_line(error)}): {ADVICE}") from error
 
 
-_Build = Callable[[tuple[Unbound, ...]], Unbound]
-
-
-def _negate_if(negated: bool, build: _Build) -> _Build:
+def _negate_if(negated: bool, build: Build) -> Build:
     return (lambda args: not_(build(args))) if negated else build
 
 
@@ -140,7 +135,7 @@ def _build_remainder(args: tuple[Unbound, ...]) -> Unbound:
     return Call("%", args)
 
 
-_TRANSLATIONS: dict[str, _Build] = {
+_TRANSLATIONS: dict[str, Build] = {
     "IS DISTINCT FROM": lambda args: not_(Call("<=>", args)),
     "/": _build_division,
     "%": _build_remainder,
@@ -148,13 +143,13 @@ _TRANSLATIONS: dict[str, _Build] = {
     "IsFalse": lambda args: Call("<=>", (args[0], FALSE)),
     "IsNotTrue": lambda args: not_(Call("<=>", (args[0], TRUE))),
     "IsNotFalse": lambda args: not_(Call("<=>", (args[0], FALSE))),
-    "isnan": lambda args: Call("=", (args[0], _NAN)),
+    "isnan": lambda args: Call("=", (args[0], NAN)),
     "get_field": lambda args: _build_field(*args),
 }
 """The operators, nodes and functions that are not one function here."""
 
 
-def _find_translation(name: str) -> _Build | None:
+def _find_translation(name: str) -> Build | None:
     named = find_foreign_function(name, lambda row: row.datafusion)
     return _TRANSLATIONS.get(name) if named is None else partial(build_foreign_call, AS_DATAFUSION, named)
 
@@ -204,7 +199,7 @@ _ARROW_TYPES = {
 }
 
 
-def _build_cast(shown: str) -> _Build:
+def _build_cast(shown: str) -> Build:
     """Build the cast of a literal, as in `DATE '2024-01-01'`; the type is in the text of the node, and nowhere else."""
     target = re.search(r" AS ([^ ]+)\)\)$", shown)
     name = "an unknown type" if target is None else target[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -22,6 +22,8 @@ from tamis.expr.foreign import AS_POLARS, mark
 from tamis.expr.functions.table import find_foreign_function
 from tamis.expr.interop.translate_tree import (
     ADVICE,
+    NAN,
+    Build,
     Parts,
     build_field,
     build_foreign_call,
@@ -32,7 +34,6 @@ from tamis.expr.interop.translate_tree import (
 from tamis.expr.literals import literal
 from tamis.expr.nodes import Call, Literal, Name, Unbound, and_, not_, or_
 
-_NAN = Literal(float("nan"), types.DOUBLE)
 _INFINITIES = tuple(Literal(sign * float("inf"), types.DOUBLE) for sign in (-1, 1))
 _UNITS = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
 _REGULAR_EXPRESSION = re.compile(r"[\\.+*?()|\[\]{}^$]")
@@ -111,8 +112,6 @@ def _make_unsupported_error(what: str) -> ExpressionError:
 
 # --- Operators and functions ------------------------------------------------------------------------------------------
 
-_Build = Callable[[tuple[Unbound, ...]], Unbound]
-
 
 def _build_division(args: tuple[Unbound, ...]) -> Unbound:
     if not is_divisor_other_than_zero(args[1]):
@@ -123,20 +122,20 @@ def _build_division(args: tuple[Unbound, ...]) -> Unbound:
     return mark(AS_POLARS, Call("/", args))
 
 
-_TRANSLATIONS: dict[str, _Build] = {
+_TRANSLATIONS: dict[str, Build] = {
     "NotEqValidity": lambda args: not_(mark(AS_POLARS, Call("<=>", args))),
     "TrueDivide": _build_division,
-    "Boolean.IsNan": lambda args: Call("=", (args[0], _NAN)),
-    "Boolean.IsNotNan": lambda args: Call("<>", (args[0], _NAN)),
+    "Boolean.IsNan": lambda args: Call("=", (args[0], NAN)),
+    "Boolean.IsNotNan": lambda args: Call("<>", (args[0], NAN)),
     "Boolean.IsInfinite": lambda args: Call("in", (args[0], *_INFINITIES)),
-    "Boolean.IsFinite": lambda args: not_(Call("in", (args[0], *_INFINITIES, _NAN))),
+    "Boolean.IsFinite": lambda args: not_(Call("in", (args[0], *_INFINITIES, NAN))),
     "Boolean.AllHorizontal": lambda args: and_(*args),
     "Boolean.AnyHorizontal": lambda args: or_(*args),
 }
 """The operators and functions that are not one function here."""
 
 
-def _find_translation(name: str) -> _Build | None:
+def _find_translation(name: str) -> Build | None:
     named = find_foreign_function(name, lambda row: row.polars)
     return _TRANSLATIONS.get(name) if named is None else partial(build_foreign_call, AS_POLARS, named)
 

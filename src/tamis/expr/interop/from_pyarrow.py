@@ -18,12 +18,10 @@ from tamis.errors import ExpressionError, TypeMismatch
 from tamis.expr.bind import ARROW_CAST
 from tamis.expr.foreign import AS_ARROW, mark
 from tamis.expr.functions.table import find_foreign_function
-from tamis.expr.interop.translate_tree import build_membership
+from tamis.expr.interop.translate_tree import NAN, build_membership
 from tamis.expr.literals import literal
 from tamis.expr.nodes import NULL, Call, Literal, Name, Unbound, and_, not_, or_
 from tamis.types import type_from_name, type_name
-
-_NAN = Literal(float("nan"), types.DOUBLE)
 
 
 class _NullMatching(IntEnum):
@@ -157,7 +155,7 @@ def _translate_is_null(call: _OpenCall) -> Unbound:
 
 
 def _translate_is_nan(call: _OpenCall) -> Unbound:
-    return Call("=", (call.args[0], _NAN))
+    return Call("=", (call.args[0], NAN))
 
 
 def _translate_is_in(call: _OpenCall) -> Unbound:

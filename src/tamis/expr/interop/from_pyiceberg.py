@@ -11,11 +11,9 @@ from tamis import types
 from tamis.errors import ExpressionError
 from tamis.expr.foreign import AS_ICEBERG
 from tamis.expr.functions.table import find_foreign_function, is_comparison
-from tamis.expr.interop.translate_tree import Parts, translate_tree
+from tamis.expr.interop.translate_tree import NAN, Parts, translate_tree
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, TRUE, Call, Literal, Name, Unbound, and_, not_, or_
-
-_NAN = Literal(float("nan"), types.DOUBLE)
 
 
 def from_pyiceberg(expression: Any) -> Unbound:
@@ -60,9 +58,9 @@ def _translate(node: Any) -> Unbound | Parts:
             )
     match node:
         case iceberg.IsNaN():
-            return Call(AS_ICEBERG, (Call("=", (column, _NAN)),))
+            return Call(AS_ICEBERG, (Call("=", (column, NAN)),))
         case iceberg.NotNaN():
-            return Call(AS_ICEBERG, (Call("<>", (column, _NAN)),))
+            return Call(AS_ICEBERG, (Call("<>", (column, NAN)),))
         case iceberg.In():
             return _build_membership(column, node)
         case iceberg.NotIn():

@@ -64,8 +64,11 @@ def _build_cast(target: str, is_try: bool) -> Callable[[tuple[Unbound, ...]], Un
     return lambda args: _build_from_text(f"{'TRY_CAST' if is_try else 'CAST'}({{}} AS {target})", args)
 
 
-def _build_case(parts: tuple[Unbound, ...]) -> Unbound:
-    return Call("case", parts)
+def _split_case(parts: list[Any], otherwise: Any) -> Parts:
+    """Return the parts of a CASE, whose last value is NULL where `otherwise` is None."""
+    if otherwise is None:
+        return Parts(parts, lambda args: Call("case", (*args, Literal(None))))
+    return Parts([*parts, otherwise], lambda args: Call("case", args))
 
 
 def _build_extract(parts: tuple[Unbound, ...]) -> Unbound:
@@ -147,9 +150,7 @@ def _translate_classic(node: Any) -> Unbound | Parts:
             return _parse_sql(str(node.expression()))
         case "CaseWhenOtherwise":
             parts = [part for branch in _to_list(node.branches()) for part in (branch._1(), branch._2())]
-            if not node.otherwise().isDefined():
-                return Parts(parts, lambda args: _build_case((*args, Literal(None))))
-            return Parts([*parts, node.otherwise().get()], _build_case)
+            return _split_case(parts, node.otherwise().get() if node.otherwise().isDefined() else None)
         case "UnresolvedExtractValue":
             return Parts([node.child(), node.extraction()], _build_extract)
         case "ExpressionColumnNode":
@@ -230,9 +231,7 @@ def _translate_connect(node: Any) -> Unbound | Parts:
             return _parse_sql(node._expr)
         case "CaseWhen":
             parts = [part for branch in node._branches for part in branch]
-            if node._else_value is None:
-                return Parts(parts, lambda args: _build_case((*args, Literal(None))))
-            return Parts([*parts, node._else_value], _build_case)
+            return _split_case(parts, node._else_value)
         case "UnresolvedExtractValue":
             return Parts([node._child, node._extraction], _build_extract)
         case "CommonInlineUserDefinedFunction":

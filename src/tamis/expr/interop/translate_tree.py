@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tamis import types
 from tamis.errors import ExpressionError
 from tamis.expr.foreign import is_arithmetic, mark, remove_mark
 from tamis.expr.functions.table import FUNCTIONS, Function, Precedence
@@ -24,7 +25,7 @@ class Parts:
     """A node whose parts must be translated before it is built."""
 
     parts: Sequence[Any]
-    build: Callable[[tuple[Unbound, ...]], Unbound]
+    build: Build
 
 
 def translate_tree(root: Any, translate: Callable[[Any], Unbound | Parts]) -> Unbound:
@@ -67,6 +68,10 @@ def is_number_by_form(expr: Unbound) -> bool:
 
 
 ADVICE = "write the filter as SQL text"
+NAN = Literal(float("nan"), types.DOUBLE)
+
+Build = Callable[[tuple[Unbound, ...]], Unbound]
+"""Builds an expression from the parts of a node."""
 
 
 def build_foreign_call(library: str, function: Function, args: tuple[Unbound, ...]) -> Unbound:

@@ -168,27 +168,23 @@ def _write_exact_fraction(value: float) -> exp.Expr | None:
 _ALL_FAMILIES = frozenset(family for _, family in _FAMILIES)
 _JOINS = frozenset(("inner", "left", "right", "full"))
 
+_TIMES = {"date": "date", "timestamp": "timestamp", "instant": "timestamptz"}
+
 POSTGRESQL = Dialect(
     "postgres",
     "C",
     _ALL_FAMILIES,
     _JOINS,
-    _write_with_types({
-        "single": "real", "double": "double precision", "date": "date",
-        "timestamp": "timestamp", "instant": "timestamptz",
-    }),
-)  # fmt: skip
+    _write_with_types({"single": "real", "double": "double precision", **_TIMES}),
+)
 
 DUCKDB = Dialect(
     "duckdb",
     "C",
     _ALL_FAMILIES,
     _JOINS,
-    _write_with_types({
-        "single": "float", "double": "double", "date": "date",
-        "timestamp": "timestamp", "instant": "timestamptz",
-    }),
-)  # fmt: skip
+    _write_with_types({"single": "float", "double": "double", **_TIMES}),
+)
 
 SQLITE = Dialect(
     "sqlite",

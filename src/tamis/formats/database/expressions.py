@@ -53,8 +53,6 @@ def _parse(template: str, dialect: str) -> exp.Expr:
 MAX_IN_LIST_ITEMS = 1000
 """The longest IN list that is pushed down."""
 
-_EQUALITIES = frozenset(("=", "<>", "<=>"))
-
 
 @dataclass(frozen=True, slots=True)
 class TypedSql:
@@ -165,7 +163,10 @@ class Translator:
     def _translate_comparison(self, function: str, left: TypedSql, right: TypedSql) -> TypedSql | None:
         if not self._are_comparable(left, right):
             return None
-        is_plain = function in _EQUALITIES and all(each.is_bytewise or each.literal for each in (left, right))
+        # An equality is the same with its sides exchanged.
+        is_plain = FUNCTIONS[function].mirrored == function and all(
+            each.is_bytewise or each.literal for each in (left, right)
+        )
         sides = (left.sql, right.sql) if is_plain else (self.collate_bytewise(left), self.collate_bytewise(right))
         return _make_condition(fill_template(f"{{0}} {function} {{1}}", "spark", sides))
 

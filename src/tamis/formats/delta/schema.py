@@ -42,7 +42,6 @@ class TableMetadata:
     configuration: Mapping[str, str]
     location: str
     """The table, for messages."""
-    description: str | None = None
     created_time: int | None = None
     schema_text: str = field(default="", repr=False)
 
@@ -142,7 +141,6 @@ def parse_metadata(action: Mapping[str, Any], location: str, *, has_column_mappi
         mapping_mode=mode,  # type: ignore[arg-type]  # mypy does not narrow it to one of the three
         configuration=configuration,
         location=location,
-        description=action.get("description"),
         created_time=action.get("createdTime"),
         schema_text=text or "",
     )
@@ -196,14 +194,6 @@ Kind = Literal["value", "struct", "list", "map", "variant"]
 
 
 @dataclass(frozen=True, slots=True)
-class TypeChange:
-    """A type change of a field (type widening), in the log's type names."""
-
-    from_type: str
-    to_type: str
-
-
-@dataclass(frozen=True, slots=True)
 class DeltaField:
     """A field at any level: a column, a field of a struct, the `element` of a list, the `key` or `value` of a map."""
 
@@ -211,25 +201,17 @@ class DeltaField:
     physical_name: str
     data_type: pa.DataType
     kind: Kind = "value"
-    nullable: bool = True
-    """A constraint on writers only: readers find NULL in files that are older than the column."""
     field_id: int | None = None
     """The field id in data files, where the table uses column mapping."""
     children: tuple[DeltaField, ...] = ()
-    declared: str = ""
-    """The log's name of the type, which distinguishes `varchar(10)` from `string`."""
     collation: str | None = None
     """The collation of a string that is not compared byte by byte."""
-    type_changes: tuple[TypeChange, ...] = ()
+    former_types: frozenset[str] = frozenset()
+    """The types before type widening, in the log's names."""
     generation_expression: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def get_child(self, name: str) -> DeltaField | None:
         return next((each for each in self.children if each.name == name), None)
-
-    @property
-    def former_types(self) -> frozenset[str]:
-        return frozenset(change.from_type for change in self.type_changes)
 
 
 # --- The schema of a Delta table: its JSON parsed to fields with Arrow types ------------------------------------------
@@ -279,7 +261,6 @@ _ID = "delta.columnMapping.id"
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _NESTED_IDS = "delta.columnMapping.nested.ids"
 _COLLATIONS = "__COLLATIONS"
-_CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def parse_fields(text: Any, location: str, *, is_mapped: bool, by_id: bool = False) -> tuple[DeltaField, ...]:
@@ -338,19 +319,9 @@ class _SchemaParser:
             raise self._make_corrupt_error("has metadata that is not an object", path)
         physical_name, field_id = self._parse_mapping(metadata, name, path)
         nested_ids = metadata.get(_NESTED_IDS) if self.is_mapped else None
-        return self._parse_type(
-            given.get("type"),
-            path,
-            _FieldContext(
-                name,
-                physical_name,
-                bool(given.get("nullable", True)),
-                field_id,
-                metadata,
-                physical_name,
-                nested_ids if isinstance(nested_ids, dict) else {},
-            ),
-        )
+        nested_ids = nested_ids if isinstance(nested_ids, dict) else {}
+        context = _FieldContext(name, physical_name, field_id, metadata, physical_name, nested_ids)
+        return self._parse_type(given.get("type"), path, context)
 
     def _parse_mapping(self, metadata: Mapping[str, Any], name: str, path: tuple[str, ...]) -> tuple[str, int | None]:
         if not self.is_mapped:
@@ -380,28 +351,23 @@ class _SchemaParser:
         if isinstance(given, str):
             data_type, collation = self._parse_primitive(given, path)
             kind: Kind = "variant" if data_type == VARIANT else "value"
-            return context.make_field(data_type, kind, (), given, collation)
+            return context.make_field(data_type, kind, (), collation)
         match given:
             case {"type": "struct"}:
                 children = self._parse_fields(given, path)
                 struct = pa.struct([_to_arrow_field(each) for each in children])
-                return context.make_field(struct, "struct", children, "struct")
+                return context.make_field(struct, "struct", children)
             case {"type": "array", "elementType": element}:
-                item = self._parse_part(_ELEMENT, element, path, context, given.get("containsNull", True))
-                return context.make_field(pa.list_(_to_arrow_field(item)), "list", (item,), "array")
+                item = self._parse_part(_ELEMENT, element, path, context)
+                return context.make_field(pa.list_(_to_arrow_field(item)), "list", (item,))
             case {"type": "map", "keyType": key, "valueType": value}:
-                keys = self._parse_part(_KEY, key, path, context, False)
-                values = self._parse_part(_VALUE, value, path, context, given.get("valueContainsNull", True))
-                return context.make_field(
-                    pa.map_(keys.data_type, _to_arrow_field(values)), "map", (keys, values), "map"
-                )
+                keys, values = (self._parse_part(*part, path, context) for part in ((_KEY, key), (_VALUE, value)))
+                return context.make_field(pa.map_(keys.data_type, _to_arrow_field(values)), "map", (keys, values))
             case _:
                 raise self._make_corrupt_error(f"has an invalid type: {str(given)[:80]}", path)
 
-    def _parse_part(
-        self, name: str, given: Any, path: tuple[str, ...], context: _FieldContext, nullable: Any
-    ) -> DeltaField:
-        found = self._parse_type(given, (*path, name), context.make_part(name, bool(nullable)))
+    def _parse_part(self, name: str, given: Any, path: tuple[str, ...], context: _FieldContext) -> DeltaField:
+        found = self._parse_type(given, (*path, name), context.make_part(name))
         if pa.types.is_null(found.data_type):
             raise UnsupportedFeature(
                 f"column {'.'.join(path)} of the Delta table {self.location} is a list or a map of void, which no "
@@ -447,7 +413,6 @@ class _FieldContext:
 
     name: str
     physical_name: str
-    nullable: bool
     field_id: int | None
     metadata: Mapping[str, Any]
     key: str
@@ -455,37 +420,27 @@ class _FieldContext:
     nested_ids: Mapping[str, Any]
     part_of_field: str = ""
 
-    def make_part(self, name: str, nullable: bool) -> _FieldContext:
+    def make_part(self, name: str) -> _FieldContext:
         key = f"{self.key}.{name}"
         listed = self.nested_ids.get(key)
         part = f"{self.part_of_field}.{name}" if self.part_of_field else name
         field_id = listed if isinstance(listed, int) else None
-        return _FieldContext(name, name, nullable, field_id, self.metadata, key, self.nested_ids, part)
+        return _FieldContext(name, name, field_id, self.metadata, key, self.nested_ids, part)
 
     def make_field(
-        self,
-        data_type: pa.DataType,
-        kind: Kind,
-        children: tuple[DeltaField, ...],
-        declared: str,
-        collation: str | None = None,
+        self, data_type: pa.DataType, kind: Kind, children: tuple[DeltaField, ...], collation: str | None = None
     ) -> DeltaField:
-        is_whole = not self.part_of_field
-        expression = self.metadata.get("delta.generationExpression") if is_whole else None
-        spark_type = self.metadata.get(_CHAR_TYPE) if is_whole else None
+        expression = None if self.part_of_field else self.metadata.get("delta.generationExpression")
         return DeltaField(
             self.name,
             self.physical_name,
             data_type,
             kind,
-            self.nullable,
             self.field_id,
             children,
-            spark_type if isinstance(spark_type, str) else declared,
             self._find_collation(collation) if types.is_text(data_type) else None,
-            self._parse_type_changes(),
+            self._parse_former_types(),
             expression if isinstance(expression, str) else None,
-            self.metadata if is_whole else {},
         )
 
     def _find_collation(self, declared: str | None) -> str | None:
@@ -496,13 +451,11 @@ class _FieldContext:
             declared = names[0] if names else None
         return None if declared is None or declared.lower() in _BINARY_COLLATIONS else declared
 
-    def _parse_type_changes(self) -> tuple[TypeChange, ...]:
+    def _parse_former_types(self) -> frozenset[str]:
         listed = self.metadata.get("delta.typeChanges")
-        if not isinstance(listed, list):
-            return ()
-        return tuple(
-            TypeChange(str(each.get("fromType")), str(each.get("toType")))
-            for each in listed
+        return frozenset(
+            str(each.get("fromType"))
+            for each in (listed if isinstance(listed, list) else ())
             if isinstance(each, dict) and (each.get("fieldPath") or "") == self.part_of_field
         )
 

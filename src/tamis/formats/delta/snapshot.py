@@ -84,10 +84,8 @@ class Protocol:
     """The `protocol` action of a table."""
 
     min_reader_version: int
-    min_writer_version: int
     reader_features: frozenset[str] | None = None
     """None below version 3, which has no feature list."""
-    writer_features: frozenset[str] | None = None
 
     @property
     def has_column_mapping(self) -> bool:
@@ -123,33 +121,19 @@ def parse_protocol(action: Mapping[str, Any], location: str = "the log") -> Prot
     >>> parse_protocol({"minReaderVersion": 1, "minWriterVersion": 2}).has_column_mapping
     False
     """
-    return Protocol(
-        _parse_version(action, "minReaderVersion", location),
-        _parse_version(action, "minWriterVersion", location),
-        _parse_features(action, "readerFeatures", location),
-        _parse_features(action, "writerFeatures", location),
-    )
-
-
-def _parse_version(action: Mapping[str, Any], key: str, location: str) -> int:
-    match action.get(key):
-        case bool():
-            pass
-        case int() as version:
-            return version
-    raise make_corrupt_log_error(f"the protocol action of {location} has an invalid {key}: found {action.get(key)!r}")
-
-
-def _parse_features(action: Mapping[str, Any], key: str, location: str) -> frozenset[str] | None:
-    match action.get(key):
-        case None:
-            return None
-        case list() | tuple() as names if all(isinstance(name, str) for name in names):
-            return frozenset(names)
-        case other:
+    for key in ("minReaderVersion", "minWriterVersion"):
+        if not isinstance(action.get(key), int) or isinstance(action[key], bool):
             raise make_corrupt_log_error(
-                f"{key} in the protocol action of {location} is not a list of names: found {other!r}"
+                f"the protocol action of {location} has an invalid {key}: found {action.get(key)!r}"
             )
+    for key in ("readerFeatures", "writerFeatures"):
+        names = action.get(key)
+        if names is not None and not (isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)):
+            raise make_corrupt_log_error(
+                f"{key} in the protocol action of {location} is not a list of names: found {names!r}"
+            )
+    features = action.get("readerFeatures")
+    return Protocol(action["minReaderVersion"], None if features is None else frozenset(features))
 
 
 logger = logging.getLogger("tamis")

@@ -26,8 +26,6 @@ import pyarrow as pa
 from tamis import types
 from tamis.parquet.footer.field_names import FIELD_ID
 
-PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-
 _MAX_DEPTH = 64
 
 _PLAIN: dict[str, pa.DataType] = {
@@ -39,6 +37,21 @@ _PLAIN: dict[str, pa.DataType] = {
     "double": types.DOUBLE,
     "bytes": types.BINARY,
     "string": types.STRING,
+}
+PRIMITIVES = tuple(_PLAIN)
+
+_LOGICAL: dict[tuple[str, str | None], pa.DataType] = {
+    ("int", "date"): types.DATE,
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): types.TIME,
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
+}
+_TIMESTAMP_UNITS: dict[tuple[str, str | None], str] = {
+    ("long", "timestamp-millis"): "ms",
+    ("long", "timestamp-micros"): "us",
+    ("long", "timestamp-nanos"): "ns",
 }
 
 
@@ -191,15 +204,11 @@ def to_physical_type(schema: Any) -> pa.DataType:
             return _PLAIN[kind]
 
 
-class _NotAColumnType(ValueError):
-    """A type that a table column cannot have."""
-
-
 def arrow_type(schema: Any) -> pa.DataType:
     """Return the Arrow type of a resolved schema, with logical types; raise a ValueError if it has none."""
     inner, _ = unwrap_nullable(schema)
-    if isinstance(inner, list):
-        raise _NotAColumnType("a union of several types cannot be a table column")
+    if _get_kind(inner) == "union":
+        raise ValueError("a union of several types cannot be a table column")
     match inner["type"]:
         case "record":
             return pa.struct([_to_arrow_field(each) for each in inner["fields"]])
@@ -212,7 +221,7 @@ def arrow_type(schema: Any) -> pa.DataType:
             key = pa.field("key", types.STRING, nullable=False, metadata=_make_id_metadata(inner.get("key-id")))
             return pa.map_(key, _make_field("value", inner["values"], inner.get("value-id")))
         case "fixed":
-            return _convert_fixed(inner)
+            return _convert_logical_type(inner) or pa.binary(inner["size"])
         case "enum":
             return types.STRING
         case kind:
@@ -231,34 +240,10 @@ def _make_id_metadata(field_id: object) -> dict[bytes, bytes] | None:
     return None if field_id is None else {FIELD_ID: str(field_id).encode()}
 
 
-def _convert_fixed(schema: Mapping[str, Any]) -> pa.DataType:
-    if schema.get("logicalType") == "decimal":
-        return pa.decimal128(schema["precision"], schema.get("scale", 0))
-    return pa.binary(schema["size"])
-
-
 def _convert_logical_type(schema: Mapping[str, Any]) -> pa.DataType | None:
-    zone = "UTC" if schema.get("adjust-to-utc", True) else None
-    match schema["type"], schema.get("logicalType"):
-        case "int", "date":
-            return types.DATE
-        case "int", "time-millis":
-            return pa.time32("ms")
-        case "long", "time-micros":
-            return types.TIME
-        case "long", "timestamp-millis":
-            return pa.timestamp("ms", zone)
-        case "long", "timestamp-micros":
-            return pa.timestamp("us", zone)
-        case "long", "timestamp-nanos":
-            return pa.timestamp("ns", zone)
-        case "long", "local-timestamp-millis":
-            return pa.timestamp("ms")
-        case "long", "local-timestamp-micros":
-            return pa.timestamp("us")
-        case "long", "local-timestamp-nanos":
-            return pa.timestamp("ns")
-        case "bytes", "decimal":
-            return pa.decimal128(schema["precision"], schema.get("scale", 0))
-        case _:
-            return None
+    kind = (schema["type"], schema.get("logicalType"))
+    if kind in (("bytes", "decimal"), ("fixed", "decimal")):
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if kind in _TIMESTAMP_UNITS:
+        return pa.timestamp(_TIMESTAMP_UNITS[kind], "UTC" if schema.get("adjust-to-utc", True) else None)
+    return _LOGICAL.get(kind)

@@ -251,14 +251,12 @@ Parser = Callable[[pa.StringArray, pa.DataType], pa.Array]
 def _find_parser(data_type: pa.DataType) -> Parser | None:
     if types.is_text(data_type) or types.is_bytes(data_type):
         return _parse_text
-    if pa.types.is_integer(data_type):
-        return _parse_integer
+    if pa.types.is_integer(data_type) or pa.types.is_decimal(data_type):
+        return _parse_exact_number
     if pa.types.is_floating(data_type):
         return _parse_floating
-    if pa.types.is_decimal(data_type):
-        return _parse_decimal
     if pa.types.is_boolean(data_type):
-        return _parse_boolean
+        return pc.cast  # type: ignore[no-any-return]
     if pa.types.is_date(data_type):
         return _parse_date
     if pa.types.is_timestamp(data_type):
@@ -270,13 +268,9 @@ def _parse_text(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
     return pc.cast(pc.cast(raw, pa.binary()), data_type) if types.is_bytes(data_type) else pc.cast(raw, data_type)
 
 
-def _parse_boolean(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    return pc.cast(raw, data_type)
-
-
-def _parse_integer(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
+def _parse_exact_number(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
     # Arrow's cast also accepts hexadecimal numbers.
-    _check_pattern(raw, _WHOLE)
+    _check_pattern(raw, _WHOLE if pa.types.is_integer(data_type) else _NUMBER)
     return pc.cast(_strip_plus(raw), data_type)
 
 
@@ -285,11 +279,6 @@ def _parse_floating(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
     bare = pc.replace_substring_regex(raw, rf"^{_BLANKS}|{_BLANKS}$", "")
     bare = pc.replace_substring_regex(bare, r"([\d.])[fFdD]$", r"\1")
     return pc.cast(pc.cast(_strip_plus(bare), types.DOUBLE), data_type, safe=False)
-
-
-def _parse_decimal(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:
-    _check_pattern(raw, _NUMBER)
-    return pc.cast(_strip_plus(raw), data_type)
 
 
 def _parse_date(raw: pa.StringArray, data_type: pa.DataType) -> pa.Array:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import get_ident
@@ -237,18 +238,8 @@ def open_in_catalog(
     relocation = Relocation(folder, metadata.location, allow_outside)
     if moved_to is not None and not relocate:
         relocation.reject_moved()
-
-    def reopen() -> OpenedTable:
-        return open_in_catalog(
-            identifier,
-            opened,
-            storage_options,
-            relocate=relocate,
-            allow_outside=allow_outside,
-            tuning=tuning,
-            handler=handler,
-        )
-
+    options = {"relocate": relocate, "allow_outside": allow_outside, "tuning": tuning, "handler": handler}
+    reopen = partial(open_in_catalog, identifier, opened, storage_options, **options)  # type: ignore[arg-type]
     names = (identifier, f"{opened.name}.{identifier}")
     return OpenedTable(metadata, relocation, reopen, Catalog.table_name_from(identifier), names)
 

@@ -176,11 +176,7 @@ def make_field_names(schema: Json, name_mapping: str | None = None) -> ColumnMap
 
 @lru_cache(maxsize=64)
 def _make_field_names(schema_text: str, name_mapping: str | None) -> ColumnMapping:
-    fields = json.loads(schema_text)["fields"]
-    by_id = {
-        each["id"]: MappedField(each["name"], _make_inner_names(each["type"]), _parse_field_default(each))
-        for each in fields
-    }
+    by_id = _make_inner_names({**json.loads(schema_text), "type": "struct"})
     if name_mapping is None:
         return ColumnMapping(by_id, by_id=True, is_always_gregorian=True)
     try:

@@ -231,7 +231,7 @@ class LakeConnector(Connector):
 
     def is_clustered(self, handle: Handle, column: Expr) -> bool | None:
         given = _as_lake(handle)
-        found = given.column(column.path[0]) if isinstance(column, Column) and len(column.path) == 1 else None
+        found = given.find(column)
         if found is None or given.aggregation is not None:
             return None
         key = given, found.column
@@ -277,10 +277,8 @@ class LakeConnector(Connector):
 
     def push_join_keys(self, handle: Handle, column: Expr, keys: BloomJoinFilter) -> LakeHandle | None:
         given = _as_lake(handle)
-        if given.is_limited or given.aggregation is not None or not isinstance(column, Column):
-            return None
-        found = given.column(column.path[0]) if len(column.path) == 1 else None
-        if found is None or found.type != keys.type:
+        found = given.find(column)
+        if given.is_limited or given.aggregation is not None or found is None or found.type != keys.type:
             return None
         return replace(given, bloom_filters=(*given.bloom_filters, (found, keys)))
 
@@ -349,9 +347,7 @@ class LakeConnector(Connector):
         if given.is_limited or given.order or given.aggregation is not None or not keys:
             return None
         first = keys[0]
-        if not isinstance(first.expr, Column) or len(first.expr.path) != 1:
-            return None
-        column = given.column(first.expr.path[0])
+        column = given.find(first.expr)
         if column is None or not can_compare(column.type) or _has_collation(column, given):
             return None
         top = TopRows(column, first.descending, first.nulls_first, count, with_ties=len(keys) > 1)
@@ -469,22 +465,23 @@ def _is_inside(path: Path, other: Path) -> bool:
 
 def _find_key(key: Named, handle: LakeHandle) -> Column | None:
     """Return the column of a key if metadata can group by it: it has one value within each file. Else None."""
-    if not isinstance(key.expr, Column) or len(key.expr.path) != 1:
-        return None
-    column = handle.column(key.expr.path[0])
-    if column is None or len(column.path) != 1 or not can_group(column.type) or _has_collation(column, handle):
-        return None
-    return column.column if column.path in find_constant_columns(handle.source) else None
+    column = _find_groupable(key.expr, handle)
+    is_constant = column is not None and column.path in find_constant_columns(handle.source)
+    return column.column if column is not None and is_constant else None
 
 
 def _find_order_key(key: SortKey, handle: LakeHandle) -> OrderKey | None:
     """Return the column of a sort key if values of its type sort here as in SQL, else None."""
-    if not isinstance(key.expr, Column) or len(key.expr.path) != 1:
-        return None
-    column = handle.column(key.expr.path[0])
+    column = _find_groupable(key.expr, handle)
+    return None if column is None else OrderKey(column, key.descending, key.nulls_first)
+
+
+def _find_groupable(expr: Expr, handle: LakeHandle) -> LakeColumn | None:
+    """Return the column of the table that an expression is, if its values group and sort byte by byte; else None."""
+    column = handle.find(expr)
     if column is None or len(column.path) != 1 or not can_group(column.type) or _has_collation(column, handle):
         return None
-    return OrderKey(column, key.descending, key.nulls_first)
+    return column
 
 
 def _describe_key(key: OrderKey) -> str:

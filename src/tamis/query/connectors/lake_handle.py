@@ -112,6 +112,10 @@ class LakeHandle:
     def column(self, name: str) -> LakeColumn | None:
         return next((each for each in self.columns if each.name == name), None)
 
+    def find(self, expr: Expr) -> LakeColumn | None:
+        """Return the column that an expression is; None for other expressions, also for a field of a column."""
+        return self.column(expr.path[0]) if isinstance(expr, Column) and len(expr.path) == 1 else None
+
 
 # --- Predicates for engines: which lake scans compute sums while reading ----------------------------------------------
 

@@ -53,38 +53,21 @@ def explain(
     """
     if format not in FORMATS:
         raise InvalidArgument(f"no format {format!r}. Formats: {', '.join(FORMATS)}")
-    found = collect_facts(query, before, after, metrics, connectors, names)
-    return json.dumps(found, indent=2, ensure_ascii=False) if format == "json" else _format_text(found)
-
-
-def collect_facts(
-    query: str,
-    before: Node,
-    after: Node,
-    metrics: Sequence[RuleMetrics],
-    connectors: Mapping[str, Connector],
-    names: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """Return the content of `explain` as nested values."""
-    if is_redacted(before):
-        asked = redact_plan(before)
-        return {
-            "query": query,
-            "returns": _describe_result(asked, names),
-            "before": plan_to_dict(asked, {}),
-            "note": REDACTED_PLAN_NOTE,
-        }
-    return {
+    redacted = is_redacted(before)
+    asked = redact_plan(before) if redacted else before
+    found: dict[str, Any] = {
         "query": query,
-        "returns": _describe_result(before, names),
-        "before": plan_to_dict(before, connectors),
-        "after": plan_to_dict(after, connectors),
-        "rules": [
-            {"rule": each.name, "applied": each.applied, "milliseconds": round(each.seconds * 1000, 3)}
-            for each in metrics
-        ],
-        "scans": [_describe_scan(node, connectors) for node in walk_plan(after) if isinstance(node, TableScan)],
+        "returns": _describe_result(asked, names),
+        "before": plan_to_dict(asked, {} if redacted else connectors),
     }
+    if redacted:
+        found["note"] = REDACTED_PLAN_NOTE
+    else:
+        rules = [(each.name, each.applied, round(each.seconds * 1000, 3)) for each in metrics]
+        found["after"] = plan_to_dict(after, connectors)
+        found["rules"] = [dict(zip(("rule", "applied", "milliseconds"), each, strict=True)) for each in rules]
+        found["scans"] = [_describe_scan(node, connectors) for node in walk_plan(after) if isinstance(node, TableScan)]
+    return json.dumps(found, indent=2, ensure_ascii=False) if format == "json" else _format_text(found)
 
 
 def _describe_result(plan: Node, names: Sequence[str] | None) -> list[dict[str, str]]:

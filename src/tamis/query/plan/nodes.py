@@ -67,6 +67,11 @@ class AggregateCall:
     type: pa.DataType | None = field(default=None, compare=False)
     """The type of the result, if known."""
 
+    def map(self, change: Callable[[Expr], Expr]) -> AggregateCall:
+        """Return the call with `change` applied to its arguments and its filter."""
+        kept = None if self.filter is None else change(self.filter)
+        return replace(self, args=tuple(map(change, self.args)), filter=kept)
+
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
@@ -258,6 +263,25 @@ def get_expressions(node: Node) -> tuple[Expr, ...]:
             return tuple(key.expr for key in node.keys)
         case _:
             return ()
+
+
+def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
+    """Return the node with `change` applied to its expressions, those of `get_expressions`."""
+    match node:
+        case Filter():
+            return replace(node, predicate=change(node.predicate))
+        case Project():
+            return replace(node, outputs=tuple(Named(each.name, change(each.expr)) for each in node.outputs))
+        case Aggregate():
+            keys = tuple(Named(each.name, change(each.expr)) for each in node.keys)
+            return replace(node, keys=keys, aggregates=tuple(each.map(change) for each in node.aggregates))
+        case Join():
+            criteria = tuple((change(left), change(right)) for left, right in node.criteria)
+            return replace(node, criteria=criteria, filter=None if node.filter is None else change(node.filter))
+        case Sort() | TopN():
+            return replace(node, keys=tuple(replace(key, expr=change(key.expr)) for key in node.keys))
+        case _:
+            return node
 
 
 def get_outputs(node: Node) -> tuple[Output, ...]:

@@ -37,6 +37,7 @@ from tamis.query.plan.nodes import (
     Values,
     get_expressions,
     get_outputs,
+    map_expressions,
     transform_up,
     walk_plan,
 )
@@ -363,33 +364,19 @@ def _rename_columns(plan: Node) -> Node | None:
     def name(column_id: str) -> str:
         return names.setdefault(column_id, Column((f"c{len(names)}",), None)).path[0]
 
-    def rename(expr: Expr) -> Expr:
-        return substitute(expr, names)
+    def name_outputs(given: Sequence[Named]) -> tuple[Named, ...]:
+        return tuple(Named(name(each.name), each.expr) for each in given)
 
-    def rename_named(given: Sequence[Named]) -> tuple[Named, ...]:
-        values = [rename(each.expr) for each in given]
-        return tuple(Named(name(each.name), value) for each, value in zip(given, values, strict=True))
-
-    def change(node: Node) -> Node:
-        match node:
+    def change(given: Node) -> Node:
+        # An output may have the name of a column of the source: the expressions are renamed first.
+        match node := map_expressions(given, lambda expr: substitute(expr, names)):
             case TableScan() | Union():
                 return replace(node, columns=tuple(Output(name(each.name), each.type) for each in node.columns))
-            case Filter():
-                return replace(node, predicate=rename(node.predicate))
             case Project():
-                return replace(node, outputs=rename_named(node.outputs))
+                return replace(node, outputs=name_outputs(node.outputs))
             case Aggregate():
-                args = [tuple(map(rename, call.args)) for call in node.aggregates]
-                filters = [None if call.filter is None else rename(call.filter) for call in node.aggregates]
-                keys = rename_named(node.keys)
-                calls = zip(node.aggregates, args, filters, strict=True)
-                renamed = (replace(call, name=name(call.name), args=own, filter=kept) for call, own, kept in calls)
-                return Aggregate(node.source, keys, tuple(renamed))
-            case Join():
-                criteria = tuple((rename(left), rename(right)) for left, right in node.criteria)
-                return replace(node, criteria=criteria, filter=None if node.filter is None else rename(node.filter))
-            case Sort() | TopN():
-                return replace(node, keys=tuple(replace(key, expr=rename(key.expr)) for key in node.keys))
+                calls = tuple(replace(call, name=name(call.name)) for call in node.aggregates)
+                return replace(node, keys=name_outputs(node.keys), aggregates=calls)
             case _:
                 return node
 

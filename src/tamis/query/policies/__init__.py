@@ -10,18 +10,8 @@ Reading order:
 - `protected_reading`       their rows
 """
 
-from tamis.query.policies.apply_policies import BoundPolicy, apply_policies, bind_policy
-from tamis.query.policies.leakproof import is_leakproof
+from tamis.query.policies.apply_policies import apply_policies
 from tamis.query.policies.load_policies import PolicySource, load_policies
-from tamis.query.policies.model import Policies, TablePolicy
+from tamis.query.policies.model import Policies
 
-__all__ = [
-    "BoundPolicy",
-    "Policies",
-    "PolicySource",
-    "TablePolicy",
-    "apply_policies",
-    "bind_policy",
-    "is_leakproof",
-    "load_policies",
-]
+__all__ = ["Policies", "PolicySource", "apply_policies", "load_policies"]

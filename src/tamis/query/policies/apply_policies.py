@@ -29,7 +29,9 @@ from tamis.expr.nodes import (
     Expr,
     Literal,
     Name,
+    Unbound,
     and_,
+    find_columns,
     split_conjuncts,
     transform,
 )
@@ -44,7 +46,7 @@ from tamis.query.plan.nodes import Filter, Named, Node, Project, TableScan
 from tamis.query.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.query.policies.model import Policies, TablePolicy
 from tamis.query.sql.trees import PRINCIPAL_FUNCTIONS
-from tamis.skipping.predicate import make_predicate, reads_partition_text
+from tamis.skipping.predicate import is_partition_text, make_predicate, reads_partition_text
 from tamis.types import STRING, is_bytes, is_text, replace_view_types, type_from_name, type_name
 
 logger = logging.getLogger("tamis")
@@ -72,7 +74,7 @@ def apply_policies(
     connector: Connector,
     names: Sequence[str],
     doubles: Sequence[Sequence[str]] = (),
-    where: Expr = TRUE,
+    where: Unbound = TRUE,
 ) -> Node:
     """Return a scan with the policies of its table directly above it.
 
@@ -89,7 +91,8 @@ def apply_policies(
     policy = bind_policy(own if found is None else found & own, schema, table, principal, partitions)
     if where != TRUE:
         _check_partition_condition(where, source, policy, table)
-        filtered = _push_into_scan(connector, scan.handle, where)
+        bound = bind(freeze_current_time(where), schema, table, get_text=_make_text_getter(partitions, table))
+        filtered = _push_into_scan(connector, scan.handle, bound)
         if filtered is None:
             raise InvalidArgument(
                 f"{table} cannot test {to_display_sql(where)} while its files are listed: compare the text of a "
@@ -115,7 +118,7 @@ def _push_into_scan(connector: Connector, handle: object, predicate: Expr) -> ob
     return None if pushed is None or pushed.remaining != TRUE else pushed.handle
 
 
-def _check_partition_condition(where: Expr, source: TableSource | None, policy: BoundPolicy, table: str) -> None:
+def _check_partition_condition(where: Unbound, source: TableSource | None, policy: BoundPolicy, table: str) -> None:
     """Raise if a table cannot test the user's condition on the texts of its partition values."""
     if source is None:
         raise InvalidArgument(f"{to_display_sql(where)} reads partition values, and {table} has no partitions")
@@ -123,7 +126,9 @@ def _check_partition_condition(where: Expr, source: TableSource | None, policy: 
         make_table_predicate(where, source)
         return
     bound = make_predicate(where, source.schema, table, partition_texts=list_visible_texts(source, policy)).expr
-    if not is_leakproof(bound) or any(map(policy_may_fail, (policy.rows, *policy.masks.values()))):
+    # A column may be masked, and the scan tests its values.
+    has_columns = any(not is_partition_text(column.path[0]) for column in find_columns(bound))
+    if has_columns or not is_leakproof(bound) or any(map(policy_may_fail, (policy.rows, *policy.masks.values()))):
         raise InvalidArgument(
             f"{table} is under a policy, below which {to_display_sql(where)} cannot be tested without telling what it "
             "hides: compare the partition column itself"
@@ -173,6 +178,11 @@ def list_visible_texts(source: TableSource, policy: BoundPolicy) -> list[str]:
     return [name for name, columns in sources.items() if columns is not None and not policy.masks.keys() & columns]
 
 
+def _make_text_getter(partitions: Collection[str], table: str) -> Callable[[str], Expr]:
+    """Return what binds `partition_text('name')` such that the scan of a table binds it again."""
+    return lambda name: Call("partition_text", (Literal(resolve_column(name, partitions, table), STRING),))
+
+
 # --- Binding --------------------------------------------------------------------------------------------------------
 
 
@@ -183,12 +193,8 @@ def bind_policy(
 
     `partitions` are the names that `partition_text` takes in its row filter, for the scan of the table to bind.
     """
-
-    def get_text(name: str) -> Expr:
-        return Call("partition_text", (Literal(resolve_column(name, partitions, table), STRING),))
-
     try:
-        rows = _bind(policy.rows, schema, principal, get_text)
+        rows = _bind(policy.rows, schema, principal, _make_text_getter(partitions, table))
         masks = {}
         for name, mask in policy.masks.items():
             column = resolve(_parse_column(name, schema), schema, table)

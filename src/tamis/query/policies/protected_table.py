@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
@@ -293,6 +292,15 @@ def protect_table(
     return ProtectedTable(table, policies, principal, around)
 
 
+def _refuse(what: str) -> Callable[..., NoReturn]:
+    """Return a method of a protected table that is refused."""
+
+    def refuse(table: ProtectedTable, *args: object, **options: object) -> NoReturn:
+        raise AccessDenied(f"{table.name} is under a policy: {what} would reveal rows that it hides")
+
+    return refuse
+
+
 @suggest_method_arguments("Table")
 class ProtectedTable:
     """A table under a policy, which is looked up for each scan. It has a table, and exposes only the methods below: see
@@ -336,24 +344,13 @@ class ProtectedTable:
         """The version that was opened; of an Iceberg table the snapshot."""
         return self._table.version
 
-    @property
-    def num_files(self) -> NoReturn:
-        """Raise AccessDenied."""
-        self._refuse("its files")
-
-    @property
-    def size_in_bytes(self) -> NoReturn:
-        """Raise AccessDenied."""
-        self._refuse("its files")
-
-    @property
-    def column_mapping_mode(self) -> NoReturn:
-        """Raise AccessDenied."""
-        self._refuse("its files")
-
-    def stats_column(self, kind: str, column: str | None = None) -> NoReturn:
-        """Raise AccessDenied."""
-        self._refuse("its statistics")
+    num_files = size_in_bytes = column_mapping_mode = property(_refuse("its files"))
+    files = files_dataframe = _refuse("its files")
+    stats_column = _refuse("its statistics")
+    history = _refuse("its history")
+    verify = _refuse("what its levels keep")
+    at = _refuse("another version")
+    """A policy is about the table as it was opened, and may not fit an older version."""
 
     def scan(
         self,
@@ -391,36 +388,11 @@ class ProtectedTable:
             self.name, self.format, self.uri, self.version, self.schema, self.partition_columns, None, None, None
         )
 
-    def at(
-        self, version: int | None = None, timestamp: datetime | str | None = None, ref: str | None = None
-    ) -> NoReturn:
-        """Raise AccessDenied: a policy is about the table as it was opened, and may not fit an older version."""
-        self._refuse("another version")
-
-    def history(self, limit: int | None = None) -> NoReturn:
-        """Raise AccessDenied."""
-        self._refuse("its history")
-
-    def files(self, where: object = None, *, levels: Collection[str] = LEVELS) -> NoReturn:
-        """Raise AccessDenied."""
-        self._refuse("its files")
-
-    def verify(self, where: object = None, columns: Sequence[str] | None = None) -> NoReturn:
-        """Raise AccessDenied."""
-        self._refuse("what its levels keep")
-
-    def files_dataframe(self, spark: Any, columns: Sequence[str] | None = None) -> NoReturn:
-        """Raise AccessDenied."""
-        self._refuse("its files")
-
     def _policy(self) -> BoundPolicy:
         found = self._policies.find_policy(list_policy_names(self._source), self._principal, self._around(self._source))
         if found is None:
             return BoundPolicy()
         return _bind(found, self._source, self._principal)
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise AccessDenied(f"{self.name} is under a policy: {what} would reveal rows that it hides")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a table cannot be pickled: send its URI, and its version, and open it there with tamis.open")

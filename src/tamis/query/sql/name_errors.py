@@ -15,6 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tamis.errors import AmbiguousColumn, ExpressionError, UnknownColumn, format_position
+from tamis.expr.functions.table import find_spark_function
 from tamis.expr.names import refuse_quoted_names, resolve
 from tamis.expr.nodes import Call, Name, Unbound
 from tamis.expr.sql.refusals import find_position
@@ -28,8 +29,11 @@ _Fields = tuple[pa.Field, ...]
 _Commons = Mapping[str, _Fields | None]
 """The columns of common table expressions by their folded names; None if only an engine knows them."""
 
-_TAKES_NAMES = frozenset(("date_trunc", "trunc", "date_part", "datepart", "named_struct"))
-"""Functions with an argument that is the name of a unit or a field, which a column may also have."""
+
+def _takes_names(function: str) -> bool:
+    """Return whether an argument may be the name of a unit, a key or a field, which a column may also have."""
+    row = find_spark_function(function)
+    return row is not None and "literal" in row.arguments
 
 
 def find_name_error(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
@@ -232,7 +236,7 @@ class _NameChecker:
                 self._check_star(node, level)
             elif is_in_double_quotes(node):
                 self._check_quoted(node, level)
-            elif isinstance(node, exp.Anonymous) and node.name.lower() in _TAKES_NAMES:
+            elif isinstance(node, exp.Anonymous) and _takes_names(node.name):
                 stack += (each for each in node.expressions if not is_in_double_quotes(each))
             else:
                 stack += node.iter_expressions()

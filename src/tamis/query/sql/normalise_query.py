@@ -366,33 +366,11 @@ def _make_row_count(node: exp.Expr) -> exp.Expr:
 
 
 def _evaluate_integer(tree: exp.Expr) -> int | None:
-    match tree:
-        case exp.Literal() if not tree.is_string and tree.name.isdecimal():
-            return int(tree.name)
-        case exp.Paren():
-            return _evaluate_integer(tree.this)
-        case exp.Neg():
-            value = _evaluate_integer(tree.this)
-            return None if value is None else -value
-        case exp.Add() | exp.Sub() | exp.Mul():
-            one, other = _evaluate_integer(tree.this), _evaluate_integer(tree.expression)
-            if one is None or other is None:
-                return None
-            return (
-                one + other if isinstance(tree, exp.Add) else one - other if isinstance(tree, exp.Sub) else one * other
-            )
-        case exp.Cast() if getattr(tree.to.this, "name", "") in _INTEGERS:
-            return _evaluate_integer(tree.this)
-        case exp.Anonymous():
-            return _evaluate_call(tree)
-        case _:
-            return None
-
-
-def _evaluate_call(call: exp.Anonymous) -> int | None:
-    """Return the value of a function of constants if it is an integer."""
+    """Return the value of a constant expression if it is an int, as the number of a LIMIT is in Spark."""
+    if any(getattr(cast.to.this, "name", "") not in _INTEGERS for cast in tree.find_all(exp.Cast)):
+        return None
     try:
-        bound = bind(to_expression(call), pa.schema([]))
+        bound = bind(to_expression(tree), pa.schema([]))
         if find_columns(bound) or not can_evaluate(bound):
             return None
         value = evaluate_constant(bound)

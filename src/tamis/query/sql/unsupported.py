@@ -19,7 +19,7 @@ from functools import cached_property
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis.expr.functions.table import may_fail
+from tamis.expr.functions.table import Function, find_arithmetic_operator, find_spark_function, may_fail
 from tamis.expr.nodes import Column, Expr, and_
 from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.plan.column_ids import is_deterministic
@@ -554,9 +554,9 @@ def _replace_names(select: exp.Select, scope: Scope) -> dict[str, Expr]:
                 around = None if inner else _find_function_around(top)
                 if (target := operand_types[id(top)]) is not None:
                     named = exp.cast(named, target)
-                elif around in _CONCATENATING and is_formatted_differently(field.type):
+                elif around is not None and around.joins_texts and is_formatted_differently(field.type):
                     named = exp.cast(named, "string")
-                elif around in _MEASURING and is_binary(field.type):
+                elif around is not None and around.name == "length" and is_binary(field.type):
                     named = exp.Anonymous(this="duckdb_octet_length", expressions=[named])
                     assert top.parent is not None
                     top = top.parent
@@ -569,11 +569,14 @@ def _replace_names(select: exp.Select, scope: Scope) -> dict[str, Expr]:
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
 _MIXING = (*_ARITHMETIC, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In,
            exp.Between, exp.Case, exp.If)  # fmt: skip
-_MIXING_CALLS = frozenset((
-    "coalesce", "ifnull", "nvl", "nvl2", "greatest", "least", "array", "if", "decode", "nullif", "try_add",
-    "try_subtract", "try_multiply", "try_divide", "try_mod", "mod", "pmod",
-))  # fmt: skip
-"""Functions, besides the operators above, for whose arguments an engine finds a common type."""
+
+
+def _is_mixing(node: exp.Expr) -> bool:
+    """Return whether an engine finds a common type for the operands of a node."""
+    if not isinstance(node, exp.Anonymous):
+        return isinstance(node, _MIXING)
+    row = find_spark_function(node.name)
+    return (row is not None and row.alike is not None) or find_arithmetic_operator(node.name) is not None
 
 
 def _find_operand_type(tree: exp.Expr, parts: Sequence[str], scope: Scope) -> str | None:
@@ -586,10 +589,7 @@ def _find_operand_type(tree: exp.Expr, parts: Sequence[str], scope: Scope) -> st
         parent = None if is_condition else parent.parent
     if data_type is None or parent is None:
         return None
-    is_mixing = isinstance(parent, _MIXING) or (
-        isinstance(parent, exp.Anonymous) and parent.name.lower() in _MIXING_CALLS
-    )
-    if is_mixing and pa.types.is_float32(data_type) and not _has_only_floats(parent, scope):
+    if _is_mixing(parent) and pa.types.is_float32(data_type) and not _has_only_floats(parent, scope):
         return "double"
     if isinstance(parent, (*_ARITHMETIC, exp.Neg)) and pa.types.is_unsigned_integer(data_type):
         return SIGNED_TYPES[str(data_type)]
@@ -612,8 +612,11 @@ def _find_operands(parent: exp.Expr) -> list[exp.Expr]:
         case exp.Case():
             # The compared and the returned values may have two types; floats stay floats only if both are floats.
             return [*parent.find_all(exp.Literal), *parent.find_all(exp.Column)]
-        case exp.Anonymous(expressions=arguments) if parent.name.lower() in ("if", "nvl2"):
-            return list(arguments[1:])
+        case exp.Anonymous(expressions=arguments):
+            row = find_spark_function(parent.name)
+            # Without the condition of `if`. The results of `decode` count too, as those of CASE do.
+            first = 0 if row is None or row.alike is None else min(row.alike(len(arguments)), default=0)
+            return list(arguments[first:])
         case _:
             return list(parent.iter_expressions())
 
@@ -626,16 +629,12 @@ def _is_float(value: exp.Expr, scope: Scope) -> bool:
     return data_type is not None and bool(pa.types.is_float32(data_type))
 
 
-_CONCATENATING = frozenset(("concat", "concat_ws", "||"))
-_MEASURING = frozenset(("length", "len", "char_length", "character_length"))
-
-
-def _find_function_around(tree: exp.Expr) -> str | None:
+def _find_function_around(tree: exp.Expr) -> Function | None:
     """Return the function whose argument a value is. DuckDB's function may differ from Spark's for some types."""
     match tree.parent:
         case exp.DPipe():
-            return "||"
+            return find_spark_function("concat")
         case exp.Anonymous() as call:
-            return call.name.lower()
+            return find_spark_function(call.name)
         case _:
             return None

@@ -210,15 +210,11 @@ class SortOrder:
         found[np.asarray(self.is_nan(values), bool)] = segments["nan"]
         return found
 
-    def is_at_or_before(self, values: pa.Array, limit: pa.Scalar) -> Bits:
-        """Return which values sort at or before `limit`; FALSE for NULL and NaN."""
-        compare = pc.greater_equal if self.descending else pc.less_equal
-        return np.asarray(pc.fill_null(pc.and_not(compare(values, limit), self.is_nan(values)), False), bool)
-
-    def is_before(self, values: pa.Array, limit: pa.Scalar) -> Bits:
-        """Return which values sort before `limit`; FALSE for NULL and NaN."""
-        compare = pc.greater if self.descending else pc.less
-        return np.asarray(pc.fill_null(pc.and_not(compare(values, limit), self.is_nan(values)), False), bool)
+    def is_before(self, values: pa.Array, limit: pa.Scalar, *, with_ties: bool) -> Bits:
+        """Return which values sort before `limit`, or with ties at it; FALSE for NULL and NaN."""
+        comparisons = (pc.greater, pc.greater_equal) if self.descending else (pc.less, pc.less_equal)
+        found = comparisons[with_ties](values, limit)
+        return np.asarray(pc.fill_null(pc.and_not(found, self.is_nan(values)), False), bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +269,7 @@ class UnitPositions:
             # All rows of such a segment are equal.
             return is_before | is_same if with_ties else is_before
         known = np.asarray(self.bounds.is_valid(), bool)
-        compare = self.order.is_at_or_before if with_ties else self.order.is_before
-        may_be_before: Bits = ~known | compare(self.bounds, limit.value)
+        may_be_before: Bits = ~known | self.order.is_before(self.bounds, limit.value, with_ties=with_ties)
         return is_before | (is_same & may_be_before)
 
 
@@ -317,7 +312,7 @@ class TopPositions:
         is_before: Bits = segments < limit.segment
         is_same: Bits = segments == limit.segment
         if limit.value is not None:
-            is_same &= self._order.is_at_or_before(values, limit.value)
+            is_same &= self._order.is_before(values, limit.value, with_ties=True)
         return is_before | is_same
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import InvalidArgument
+from tamis.errors import InvalidArgument, format_count
 from tamis.parquet.inspection.clustering import Clustering, has_both_bounds, rank_bounds
 from tamis.parquet.inspection.inspect_file import PAGES, ColumnInspection, FileInspection, Ranges
 
@@ -260,10 +260,9 @@ def format_percent(share: float) -> str:
 
 def _describe_overlap(clustering: Clustering) -> str:
     unit = "page" if clustering.unit == PAGES else "row group"
-    count = f"{clustering.units:,} {unit}{'' if clustering.units == 1 else 's'}"
     return (
         f"Overlap {format_percent(clustering.overlap)}: a typical value is in the range of "
-        f"{_format_number(clustering.units_per_value)} of {count}"
+        f"{_format_number(clustering.units_per_value)} of {format_count(clustering.units, unit)}"
     )
 
 
@@ -272,10 +271,10 @@ def _format_number(number: float) -> str:
 
 
 def _describe_extent(found: FileInspection, column: ColumnInspection) -> str:
-    groups = found.row_groups.num_rows
+    groups = format_count(found.row_groups.num_rows, "row group")
     source = "" if column.ranges.unit == PAGES else "; not every row group has a page index for this column"
     ranks = "; heights are ranks in the order of the values, not distances" if _is_ranked(column) else ""
-    return f"{found.rows:,} rows in {groups:,} row group{'' if groups == 1 else 's'}{source}{ranks}"
+    return f"{found.rows:,} rows in {groups}{source}{ranks}"
 
 
 def _make_title(found: FileInspection, column: ColumnInspection, longest: int) -> str:
@@ -376,8 +375,7 @@ def _make_ranked_axis(lower: pa.Array, upper: pa.Array) -> Axis:
 
 def _format_label(value: pa.Scalar) -> str:
     text = value.as_py()
-    shown = text.hex() if isinstance(text, bytes) else text or "''"
-    return shown if len(shown) <= MAX_LABEL_LENGTH else shown[: MAX_LABEL_LENGTH - 1] + "…"
+    return _shorten(text.hex() if isinstance(text, bytes) else text or "''", MAX_LABEL_LENGTH)
 
 
 # --- Floats ----------------------------------------------------------------------------------------------------------

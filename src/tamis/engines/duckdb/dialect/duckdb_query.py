@@ -61,7 +61,7 @@ from tamis.query.catalog import TABLE_BY_PATH_SYNTAX
 from tamis.query.connectors.connector import Connector
 from tamis.query.plan.column_ids import ColumnIds
 from tamis.query.plan.nodes import Filter, Named, Node, Project, Sql, TableScan, get_outputs, walk_plan
-from tamis.query.plan.optimizer import Context, Optimized
+from tamis.query.plan.optimizer import Context
 from tamis.query.query import CompiledQuery, Rules, find_disabled_rules
 from tamis.query.sql.parameters import Arguments
 from tamis.query.sql.planner import PlannedQuery
@@ -109,10 +109,6 @@ class DuckdbQuery(CompiledQuery):
         self._planned = PlannedQuery(Sql(exp.Var(this=text), inputs, ()), None)
 
     # --- Plans --------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def optimized(self) -> Optimized:
-        return self._optimize(self._planned)
 
     @property
     def plain(self) -> PlannedQuery:
@@ -311,22 +307,15 @@ def _find_table_names(text: str, connection: duckdb.DuckDBPyConnection) -> list[
 
 def _check_parameters(wanted: frozenset[str], arguments: Arguments | None) -> Parameters:
     """Return the values of all parameters in the form DuckDB accepts; raise if they do not match the text."""
-    given: dict[str, Any]
-    match arguments:
-        case None:
-            given = {}
-        case Mapping():
-            given = {str(name): _to_python(value) for name, value in arguments.items()}
-        case str() | bytes():
-            raise InvalidArgument(
-                f"args= must be a mapping for $name, or a list for ?, found {add_article(type(arguments).__name__)}"
-            )
-        case Sequence():
-            given = {str(number): _to_python(value) for number, value in enumerate(arguments, 1)}
-        case _:
-            raise InvalidArgument(
-                f"args= must be a mapping for $name, or a list for ?, found {add_article(type(arguments).__name__)}"
-            )
+    given: dict[str, Any] = {}
+    if isinstance(arguments, Mapping):
+        given = {str(name): _to_python(value) for name, value in arguments.items()}
+    elif isinstance(arguments, Sequence) and not isinstance(arguments, str | bytes):
+        given = {str(number): _to_python(value) for number, value in enumerate(arguments, 1)}
+    elif arguments is not None:
+        raise InvalidArgument(
+            f"args= must be a mapping for $name, or a list for ?, found {add_article(type(arguments).__name__)}"
+        )
     missing = sorted(wanted - given.keys())
     if missing:
         name = missing[0]
@@ -338,14 +327,11 @@ def _check_parameters(wanted: frozenset[str], arguments: Arguments | None) -> Pa
     if unused:
         raise InvalidArgument(f"args= has a value for ${unused[0]}, but the query has no such parameter")
     for name, value in given.items():
-        if isinstance(value, str):
-            _refuse_surrogates_in(name, value)
+        if isinstance(value, str) and find_lone_surrogate(value) is not None:
+            raise InvalidArgument(
+                f"the value of ${name} is not valid Unicode, it has half of a surrogate pair: {value!r}"
+            )
     return given if not isinstance(arguments, Sequence) else list(given.values())
-
-
-def _refuse_surrogates_in(name: str, value: str) -> None:
-    if find_lone_surrogate(value) is not None:
-        raise InvalidArgument(f"the value of ${name} is not valid Unicode, it has half of a surrogate pair: {value!r}")
 
 
 def _to_python(value: Any) -> Any:

@@ -43,11 +43,12 @@ _ENGINE_TYPES = {
     "varchar": "string", "integer_literal": "int", "string_literal": "string", "integer": "int", "int8": "tinyint",
     "int16": "smallint", "int32": "int", "int64": "bigint", "timestamp with time zone": "timestamp",
 }  # fmt: skip
-_NO_FUNCTION = re.compile(r"Function with name (.+?) does not exist!(?:\s*Did you mean \"(?:main\.)?([^\"]+)\")?")
+_NO_FUNCTION = re.compile(r"Function with name (.+?) does not exist!")
 _NO_EXTENSION = re.compile(r"Function with name \"(\w+)\" is not in the catalog")
 _NO_OVERLOAD = re.compile(r"No function matches the given name and argument types '(.+?)\((.*?)\)'")
 _TABLE_FUNCTION = re.compile(r"Function \"(\w+)\" is a table function")
-_NO_UNIT = re.compile(r"extract specifier \"(.+?)\" not recognized", re.IGNORECASE)
+_NO_UNIT = re.compile(r"[Ee]xtract specifier \"(.+?)\" not recognized")
+_UNITS = ", ".join(dict.fromkeys(DATE_TRUNC_UNITS.values()))
 
 
 def find_unknown_function(error: Exception) -> str | None:
@@ -61,19 +62,12 @@ def explain_engine_error(error: Exception, given: Mapping[str, str], parts: Sequ
     text = str(error)
     match error:
         case duckdb.CatalogException() if name := find_unknown_function(error):
-            suggested = _NO_FUNCTION.search(text)
-            # DuckDB always suggests a function, however different its name is.
-            known = [
-                *(suggested.groups()[1:] if suggested and suggested[2] else ()),
-                *filter(str.isidentifier, FUNCTIONS),
-            ]
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-            return f"there is no function {name}{f'; did you mean {near[0]}?' if near else '.'} {_ALTERNATIVE}"
+            near = _suggest_function(name, text)
+            return f"there is no function {name}{f'; did you mean {near}?' if near else '.'} {_ALTERNATIVE}"
         case duckdb.BinderException() if found := _TABLE_FUNCTION.search(text):
             return f"{found[1]} returns a table, not a value, and a filter reads only its own table. {_ALTERNATIVE}"
         case _ if found := _NO_UNIT.search(text):
-            units = ", ".join(dict.fromkeys(DATE_TRUNC_UNITS.values()))
-            return f"{found[1]!r} is not a unit of time. Units: {units}"
+            return f"{found[1]!r} is not a unit of time. Units: {_UNITS}"
         case duckdb.OutOfRangeException() if found := _OVERFLOW.search(text):
             return _explain_overflow(found)
         case duckdb.Error() if mixed := next(filter(None, map(_explain_mixed_types, parts)), None):
@@ -82,6 +76,13 @@ def explain_engine_error(error: Exception, given: Mapping[str, str], parts: Sequ
             return message
     reason = _simplify_reason(text, given)
     return f"{reason}. {_give_advice(error, text, parts)}"
+
+
+def _suggest_function(name: str, text: str) -> str | None:
+    """Return a function with a similar name. DuckDB always suggests one, however different its name is."""
+    suggested = re.findall(r"Did you mean \"(?:main\.)?([^\"]+)\"", text)
+    known = [*suggested, *filter(str.isidentifier, FUNCTIONS)]
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), None)
 
 
 def explain_wrong_arguments(text: str) -> str | None:
@@ -251,9 +252,9 @@ def _explain_known(tree: exp.Expr, error: BaseException) -> TamisError | None:
         return _explain_unknown_function(name.removeprefix("spark_"), tree, text)
     if found := re.search(r"Cannot resolve routine `([^`]+)`", text):
         return _explain_unknown_function(found[1], tree, text)
-    for pattern, kind, format_message in _KNOWN_MESSAGES:
+    for pattern, kind, explain in _KNOWN_MESSAGES:
         if found := re.search(pattern, text):
-            return kind(format_message(found, tree))
+            return kind(explain.format(*found.groups()) if isinstance(explain, str) else explain(found, tree))
     if (message := explain_wrong_arguments(text)) is not None:
         name = message.split(" does not take")[0]
         problem, remedy = message.split(". ", 1)
@@ -279,9 +280,8 @@ def _locate_operator(tree: exp.Expr, name: str) -> str:
 
 
 def _explain_unknown_function(name: str, tree: exp.Expr, text: str) -> TamisError:
-    suggested = re.findall(r"Did you mean \"(?:main\.)?([^\"]+)\"", text)
-    near = difflib.get_close_matches(name.lower(), [*suggested, *filter(str.isidentifier, FUNCTIONS)], n=1, cutoff=0.7)
-    hint = f" Did you mean {near[0]}?" if near else ""
+    near = _suggest_function(name.lower(), text)
+    hint = f" Did you mean {near}?" if near else ""
     return EvaluationError(
         f"unknown function {name}{_locate_call(tree, name)}.{hint} "
         "The reference of expressions lists the supported functions"
@@ -314,6 +314,12 @@ def _explain_unknown_column(found: re.Match[str], tree: exp.Expr) -> str:
     near = re.search(r"Candidate bindings: \"(?:[^\"]*\.)?([^\".]+)\"", found.string)
     hint = f". Did you mean {near[1]!r}?" if near and difflib.get_close_matches(found[1], [near[1]], cutoff=0.6) else ""
     return f"no column {found[1]!r} in the sources of the query{_locate_column(tree, found[1])}{hint}"
+
+
+def _explain_position(found: re.Match[str], tree: exp.Expr) -> str:
+    are = "is" if found[2] == "1" else "are"
+    columns = format_count(int(found[2]), "column")
+    return f"a number in {found[1]} BY is the position of a column, and there {are} {columns}"
 
 
 def _explain_unequal_widths(found: re.Match[str], tree: exp.Expr) -> str:
@@ -397,77 +403,45 @@ def _is_zero(node: exp.Expr | None) -> bool:
     return isinstance(value, exp.Literal) and not value.is_string and not value.name.strip("0.")
 
 
-_KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
+_KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], str | _Format], ...] = (
     (
         r"(?:column \"([^\"]+)\" must appear in the GROUP BY|[Nn]on-aggregating expression \"([^\"]+)\")",
         ExpressionError,
         _explain_ungrouped,
     ),
+    (r"Referenced column \"(.+?)\" (?:was )?not found", UnknownColumn, _explain_unknown_column),
+    (r"\* expression without FROM", ExpressionError, "SELECT * needs a FROM clause, and the query has none"),
     (
-        r"Referenced column \"(.+?)\" (?:was )?not found",
-        UnknownColumn,
-        _explain_unknown_column,
-    ),
-    (
-        r"\* expression without FROM",
+        r"(WHERE|GROUP BY|JOIN|LIMIT/OFFSET)(?: clause| condition)? cannot contain aggregates",
         ExpressionError,
-        lambda found, tree: "SELECT * needs a FROM clause, and the query has none",
+        "{0} cannot contain aggregates, because it applies to single rows. Filter groups with HAVING",
     ),
     (
-        r"(WHERE|GROUP BY|JOIN|LIMIT/OFFSET)(?: clause| condition)? cannot contain (aggregates|window functions)",
+        r"(WHERE|GROUP BY|JOIN|LIMIT/OFFSET)(?: clause| condition)? cannot contain window functions",
         ExpressionError,
-        lambda found, tree: (
-            f"{found[1]} cannot contain {found[2]}, because it applies to single rows. "
-            + ("Filter groups with HAVING" if found[2] == "aggregates" else "Filter by a window function with QUALIFY")
-        ),
+        "{0} cannot contain window functions, because it applies to single rows. Filter by a window function with "
+        "QUALIFY",
     ),
-    (
-        r"(ORDER|GROUP BY) term out of range - should be between 1 and (\d+)",
-        ExpressionError,
-        lambda found, tree: (
-            f"a number in {found[1].removesuffix(' BY')} BY is the position of a column, "
-            f"and there {'is' if found[2] == '1' else 'are'} {format_count(int(found[2]), 'column')}"
-        ),
-    ),
-    (
-        r"Set operations can only apply to expressions with the same number",
-        ExpressionError,
-        _explain_unequal_widths,
-    ),
+    (r"(ORDER|GROUP) (?:BY )?term out of range - should be between 1 and (\d+)", ExpressionError, _explain_position),
+    (r"Set operations can only apply to expressions with the same number", ExpressionError, _explain_unequal_widths),
     (
         r"Subquery returns (\d+) columns - expected (\d+)",
         ExpressionError,
-        lambda found, tree: (
-            f"a subquery returns {found[1]} columns, expected {found[2]}: select only the column that is compared"
-        ),
+        "a subquery returns {0} columns, expected {1}: select only the column that is compared",
     ),
     (
         r"More than one row returned by a subquery",
         EvaluationError,
-        lambda found, tree: (
-            "a scalar subquery returned several rows. Aggregate it, as in (SELECT max(x) FROM t), or compare with IN"
-        ),
+        "a scalar subquery returned several rows. Aggregate it, as in (SELECT max(x) FROM t), or compare with IN",
     ),
     (
         r"VALUES lists must all be the same length, expected (\d+) entries but found a list with (\d+)",
         ExpressionError,
-        lambda found, tree: f"the rows of VALUES have different lengths, {found[1]} and {found[2]}",
+        "the rows of VALUES have different lengths, {0} and {1}",
     ),
-    (
-        r"Could not convert string ['\"](.*)['\"] to (\w+)",
-        EvaluationError,
-        _explain_invalid_value,
-    ),
-    (
-        r"(date|timestamp) field value out of range: \"(.*?)\"",
-        EvaluationError,
-        _explain_invalid_date,
-    ),
-    (
-        r"invalid (date|timestamp) field format: \"(.*?)\"",
-        EvaluationError,
-        _explain_invalid_date,
-    ),
+    (r"Could not convert string ['\"](.*)['\"] to (\w+)", EvaluationError, _explain_invalid_value),
+    (r"(date|timestamp) field value out of range: \"(.*?)\"", EvaluationError, _explain_invalid_date),
+    (r"invalid (date|timestamp) field format: \"(.*?)\"", EvaluationError, _explain_invalid_date),
     (
         r"Unimplemented type for cast \((\w+) -> (\w+)\)",
         TypeMismatch,
@@ -485,29 +459,25 @@ _KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
         ),
     ),
     (
-        r"extract specifier \"(.+?)\" not recognized",
+        _NO_UNIT.pattern,
         EvaluationError,
-        lambda found, tree: (
-            f"invalid unit of time {found[1].lower()!r}. Units: {', '.join(dict.fromkeys(DATE_TRUNC_UNITS.values()))}"
-        ),
+        lambda found, tree: f"invalid unit of time {found[1].lower()!r}. Units: {_UNITS}",
     ),
     (
         r"Error: (missing [)\]]|invalid (?:perl operator|escape sequence|character class range)"
         r"|no argument for repetition operator|bad repetition operator): (.*)",
         EvaluationError,
-        lambda found, tree: f"invalid regular expression {found[2]!r}: {found[1]}",
+        "invalid regular expression {1!r}: {0}",
     ),
     (
         r"UNNEST\(\) can only be applied to lists, structs and NULL, not MAP|len does not take map|array_length\(MAP",
         ExpressionError,
-        lambda found, tree: "explode of a computed map needs column names: add them, as in AS (key, value)",
+        "explode of a computed map needs column names: add them, as in AS (key, value)",
     ),
     (
         r"(PARTITION|ORDER) BY window expressions cannot be volatile",
         EvaluationError,
-        lambda found, tree: (
-            f"{found[1]} BY of a window cannot contain maps or random numbers: compute them in a subquery first"
-        ),
+        "{0} BY of a window cannot contain maps or random numbers: compute them in a subquery first",
     ),
     (
         r"[Tt]ype (?P<given>\w+)(?:\([\d,]+\))? with value (?P<value>\S+) can't be cast because the value is out of "
@@ -521,18 +491,13 @@ _KNOWN_MESSAGES: tuple[tuple[str, type[TamisError], _Format], ...] = (
         EvaluationError,
         _explain_out_of_range,
     ),
-    (
-        _OVERFLOW.pattern,
-        EvaluationError,
-        lambda found, tree: _explain_overflow(found),
-    ),
-    (
-        r"[Dd]ivision by zero\b",
-        EvaluationError,
-        lambda found, tree: _explain_division_by_zero(tree),
-    ),
+    (_OVERFLOW.pattern, EvaluationError, lambda found, tree: _explain_overflow(found)),
+    (r"[Dd]ivision by zero\b", EvaluationError, lambda found, tree: _explain_division_by_zero(tree)),
 )
-"""Patterns of engine messages, each with the class and the message of the error that replaces it."""
+"""Patterns of engine messages, each with the class and the message of the error that replaces it.
+
+A message may have the groups of the pattern, by their numbers from 0.
+"""
 
 
 def _check_argument_count(call: exp.Anonymous) -> str | None:

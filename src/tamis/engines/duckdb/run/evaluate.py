@@ -6,7 +6,7 @@ Tamis itself evaluates AND, OR and NOT over these columns, and everything else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -27,7 +27,13 @@ from tamis.engines.duckdb.translate.operators import PLAIN_OPERATORS
 from tamis.errors import EvaluationError
 from tamis.expr.bind import format_expression_position
 from tamis.expr.evaluate import Evaluator, can_evaluate
-from tamis.expr.functions.table import is_comparison, is_instant, type_of
+from tamis.expr.functions.table import (
+    find_arithmetic_operator,
+    find_spark_function,
+    is_comparison,
+    is_instant,
+    type_of,
+)
 from tamis.expr.nodes import (
     NULL,
     Call,
@@ -243,20 +249,21 @@ def _use_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
     """Use DuckDB's plain operator if the types of the operands are known and it computes what Spark's operator does."""
     if not isinstance(node, Call):
         return node
-    if node.function in _COMMON_TYPE_FUNCTIONS:
-        args = _widen_floats(node, args)
+    row = find_spark_function(node.function)
+    if row is not None and row.alike is not None:
+        args = _widen_floats(node, args, row.alike(len(args)))
     elif node.function == "negate" and pa.types.is_unsigned_integer(type_of(node.args[0]) or types.NULL):
         return Call("negate", (_cast_to(SIGNED_TYPES[str(type_of(node.args[0]))], args[0]),))
     found = replace_args(node, args)
     plain, of_numbers = PLAIN_OPERATORS.get(node.function), _NUMBER_OPERATORS.get(node.function)
-    operator = _OPERATOR_FUNCTIONS.get(node.function, node.function)
-    if (plain is None and of_numbers is None and operator not in _ARITHMETIC) or len(node.args) != 2:
+    operator = find_arithmetic_operator(node.function)
+    if (plain is None and of_numbers is None and operator is None) or len(node.args) != 2:
         return found
     one, other = (type_of(arg) for arg in node.args)
     if one is None or other is None:
         return found
     are_numbers = is_number(one) and is_number(other)
-    if are_numbers and operator in _ARITHMETIC:
+    if are_numbers and operator is not None:
         args = (
             _cast_operand(operator, node.args[0], args[0], one, other),
             _cast_operand(operator, node.args[1], args[1], other, one),
@@ -280,20 +287,6 @@ def _use_plain_operators(node: Expr, args: tuple[Expr, ...]) -> Expr:
         )
     are_alike = is_compared and one == other and not pa.types.is_nested(one)
     return Call(plain, args) if plain is not None and (are_numbers or are_alike) else found
-
-
-_ARITHMETIC = frozenset(("+", "-", "*", "/", "%", "div"))
-_OPERATOR_FUNCTIONS = {
-    "try_add": "+",
-    "try_subtract": "-",
-    "try_multiply": "*",
-    "try_divide": "/",
-    "try_mod": "%",
-    "mod": "%",
-}
-"""Functions whose operands are typed like those of an operator."""
-_COMMON_TYPE_FUNCTIONS = frozenset(("coalesce", "ifnull", "nvl", "greatest", "least", "array", "case", "if", "nvl2",
-                                    "nullif", "decode"))  # fmt: skip
 
 
 def _cast_operand(function: str, node: Expr, arg: Expr, own: pa.DataType, other: pa.DataType) -> Expr:
@@ -328,16 +321,9 @@ def _read_precision(node: Expr, data_type: pa.DataType) -> Literal:
     return Literal(count_decimal_digits(data_type)[0], pa.int32()) if pa.types.is_decimal(data_type) else NULL
 
 
-def _widen_floats(call: Call, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Cast floats to doubles among arguments with a common type, if there are numbers of other types."""
-    first = 1 if call.function in ("if", "nvl2") else 0
-    is_value = [index >= first for index in range(len(args))]
-    if call.function == "case":
-        is_value = [index % 2 == 1 or index == len(args) - 1 for index in range(len(args))]
-    elif call.function == "decode":
-        # Only the compared values: the results have another common type.
-        is_value = [index == 0 or (index % 2 == 1 and index < len(args) - 1) for index in range(len(args))]
-    known = [type_of(arg) if is_one else None for arg, is_one in zip(call.args, is_value, strict=True)]
+def _widen_floats(call: Call, args: tuple[Expr, ...], alike: Collection[int]) -> tuple[Expr, ...]:
+    """Cast floats to doubles among the arguments with a common type, if there are numbers of other types."""
+    known = [type_of(arg) if index in alike else None for index, arg in enumerate(call.args)]
     if all(each is None or pa.types.is_float32(each) or not is_number(each) for each in known):
         return args
     return tuple(
@@ -360,12 +346,12 @@ def _rewrite_for_engine(node: Expr) -> Expr:
             return Call("substring", (value, Literal(1, types.LONG), *length))
         case Call("reverse", (value,)) if pa.types.is_nested(type_of(value) or types.NULL):
             return Call("duckdb_list_reverse", (value,))
-        case Call("length" | "char_length" | "character_length" | "len", (value,)) if is_binary(type_of(value)):
+        case Call("length", (value,)) if is_binary(type_of(value)):
             return Call("duckdb_octet_length", (value,))
         case Call("cast" | "try_cast" as function, (value, target)) if is_instant(type_of(value)):
             # Arrow passes it to DuckDB without its zone, and such a timestamp cannot be cast to a number.
             return Call(function, (Call("spark_as_instant", (value,)), target))
-        case Call("concat" | "concat_ws", args):
+        case Call(function, args) if (row := find_spark_function(function)) is not None and row.joins_texts:
             return replace_args(node, tuple(map(_as_text, args)))
         case Call("like", (value, pattern)):
             return Call("like", (value, pattern, Literal(DEFAULT_ESCAPE, types.STRING)))

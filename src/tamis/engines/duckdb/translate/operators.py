@@ -23,6 +23,7 @@ import re
 
 from sqlglot import exp
 
+from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import (
     Macro,
     Macros,
@@ -183,7 +184,24 @@ CASTS: Macros = {
     ),
 }
 
-MACROS: Macros = CASTS | {
+MACROS: Macros = CASTS | define_macros(
+    rf"""
+    quotient(p, q, i, j):
+        CASE WHEN q = 0 AND p IS NOT NULL THEN {_DIVISION_BY_ZERO}
+        WHEN {_ARE_DECIMALS} THEN round(p / q, spark_scale_of_quotient({_SCALE.format('p')}, {_SCALE.format('q')},
+        coalesce(i, {_DIGITS.format('p')}), coalesce(j, {_DIGITS.format('q')})))
+        ELSE CAST(p AS DOUBLE) / CAST(q AS DOUBLE) END
+    -- Exact where the product has at most 38 digits; Spark has no more digits either.
+    rounded_product(p, q, s): round(coalesce(TRY(p * q), CAST(p AS DOUBLE) * CAST(q AS DOUBLE)), s)
+    try_quotient(p, q, i, j): CASE WHEN q <> 0 THEN spark_quotient(p, q, i, j) END
+    quotient_once(p, q, i, j):
+        list_transform([{{'p': p, 'q': q}}], lambda pair: spark_quotient(pair.p, pair.q, i, j))[1]
+    -- A quotient of decimals has at least six digits after the point, and loses others beyond a precision of 38.
+    scale_of_quotient(s, t, i, j):
+        CASE WHEN i - s + t + greatest(6, s + j + 1) <= 38 THEN greatest(6, s + j + 1)
+        ELSE greatest(6, 38 - (i - s + t)) END
+    """
+) | {
     "add": _define_arithmetic("+"),
     "subtract": _define_arithmetic("-"),
     "multiply": _define_arithmetic("*"),
@@ -191,28 +209,6 @@ MACROS: Macros = CASTS | {
     "divide": [
         ((*parameters, "i", "j"), body) for parameters, body in _define_arithmetic("/", _QUOTIENT, _QUOTIENT)
     ],
-    "quotient": (
-        ("p", "q", "i", "j"),
-        f"CASE WHEN q = 0 AND p IS NOT NULL THEN {_DIVISION_BY_ZERO} "
-        f"WHEN {_ARE_DECIMALS} THEN round(p / q, spark_scale_of_quotient({_SCALE.format('p')}, {_SCALE.format('q')}, "
-        f"coalesce(i, {_DIGITS.format('p')}), coalesce(j, {_DIGITS.format('q')}))) "
-        "ELSE CAST(p AS DOUBLE) / CAST(q AS DOUBLE) END",
-    ),
-    # Exact where the product has at most 38 digits; Spark has no more digits either.
-    "rounded_product": (
-        ("p", "q", "s"), "round(coalesce(TRY(p * q), CAST(p AS DOUBLE) * CAST(q AS DOUBLE)), s)"
-    ),
-    "try_quotient": (("p", "q", "i", "j"), "CASE WHEN q <> 0 THEN spark_quotient(p, q, i, j) END"),
-    "quotient_once": (
-        ("p", "q", "i", "j"),
-        "list_transform([{'p': p, 'q': q}], lambda pair: spark_quotient(pair.p, pair.q, i, j))[1]",
-    ),
-    # A quotient of decimals has at least six digits after the point, and loses others beyond a precision of 38.
-    "scale_of_quotient": (
-        ("s", "t", "i", "j"),
-        "CASE WHEN i - s + t + greatest(6, s + j + 1) <= 38 THEN greatest(6, s + j + 1) "
-        "ELSE greatest(6, 38 - (i - s + t)) END",
-    ),
     "mod": _define_arithmetic("%", "spark_remainder(x, y)", "spark_remainder(x, y)"),
     **_define_for_numbers("remainder", f"CASE WHEN q = 0 AND p IS NOT NULL THEN {_DIVISION_BY_ZERO} ELSE p % q END"),
     "div": [

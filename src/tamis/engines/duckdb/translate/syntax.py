@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tamis.engines.duckdb.translate.calls import make_unsupported_error
+from tamis.engines.duckdb.translate.calls import call_duckdb, call_macro, make_unsupported_error
 from tamis.expr.sql.dialect import MAX_LEVELS_OPTION
 from tamis.expr.sql.refusals import AGGREGATES
 from tamis.query.sql.common_tables import find_references_to, split_recursive_query
@@ -390,7 +390,7 @@ def _make_row_count() -> exp.Expr:
 
 
 def _fail_if(condition: exp.Expr, reason: str, value: exp.Expr) -> exp.Expr:
-    failure = exp.Anonymous(this="duckdb_error", expressions=[exp.Literal.string(reason)])
+    failure = call_duckdb("error", exp.Literal.string(reason))
     return exp.Case(ifs=[exp.If(this=condition, true=failure)], default=value)
 
 
@@ -466,8 +466,7 @@ def _make_columns(call: exp.Anonymous, names: Sequence[str], *, outer: bool = Fa
     if name == "inline":
         kept = _make_outer_items(values) if outer else values
         depth = exp.PropertyEQ(this=exp.to_identifier("max_depth"), expression=exp.Literal.number(2))
-        unnested = exp.Anonymous(this="duckdb_unnest", expressions=[kept.copy(), depth])
-        return _Columns((unnested,), None)
+        return _Columns((call_duckdb("unnest", kept.copy(), depth),), None)
     positions = ("pos",) if name == "posexplode" else ()
     is_map = len(names) == len(positions) + 2 or (not names and _is_map(values))
     wanted = names or (*positions, *(("key", "value") if is_map else ("col",)))
@@ -520,27 +519,25 @@ def _make_json_columns(call: exp.Anonymous, names: Sequence[str]) -> _Columns:
 
 
 def _make_unnest(values: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="duckdb_unnest", expressions=[values.copy()])
+    return call_duckdb("unnest", values.copy())
 
 
 def _make_outer_items(values: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="spark_outer_items", expressions=[values.copy()])
+    return call_macro("outer_items", values.copy())
 
 
 def _make_positions(values: exp.Expr) -> exp.Expr:
     """Return the positions of items, from 0. They are NULL for an empty list while other columns have rows."""
-    subscripts = exp.Anonymous(this="duckdb_generate_subscripts", expressions=[values.copy(), exp.Literal.number(1)])
+    subscripts = call_duckdb("generate_subscripts", values.copy(), exp.Literal.number(1))
     return exp.cast(exp.Paren(this=exp.Sub(this=subscripts, expression=exp.Literal.number(1))), "int")
-
-
-def _make_alias(value: exp.Expr, name: str) -> exp.Expr:
-    return exp.alias_(value, name, quoted=True)
 
 
 def _make_select(columns: _Columns) -> exp.Select:
     if columns.names is None:
         return exp.Select(expressions=list(columns.values))
-    return exp.Select(expressions=[_make_alias(*pair) for pair in zip(columns.values, columns.names, strict=True)])
+    return exp.Select(
+        expressions=[exp.alias_(*pair, quoted=True) for pair in zip(columns.values, columns.names, strict=True)]
+    )
 
 
 def _make_source(call: exp.Anonymous, alias: exp.TableAlias | None, *, outer: bool = False) -> exp.Subquery:
@@ -577,14 +574,12 @@ def _translate_lateral(lateral: exp.Lateral) -> None:
     if call is None:
         return
     source = _make_source(call, lateral.args.get("alias"))
+    if isinstance(lateral.parent, exp.From):
+        lateral.replace(source)
+        return
     alias = source.args.get("alias")
     source.set("alias", None)
-    changed = exp.Lateral(this=source, alias=alias)
-    if isinstance(lateral.parent, exp.From):
-        source.set("alias", alias)
-        lateral.replace(source)
-    else:
-        lateral.replace(changed)
+    lateral.replace(exp.Lateral(this=source, alias=alias))
 
 
 def _translate_unnest(unnest: exp.Unnest) -> exp.Expr:
@@ -600,17 +595,11 @@ def _translate_unnest(unnest: exp.Unnest) -> exp.Expr:
     values = [_make_unnest(each) for each in lists]
     defaults = ["col"] if len(lists) == 1 else [f"col{index + 1}" for index in range(len(lists))]
     if offset:
-        lengths = [
-            exp.Anonymous(
-                this="coalesce",
-                expressions=[exp.Anonymous(this="duckdb_len", expressions=[each.copy()]), exp.Literal.number(0)],
-            )
-            for each in lists
-        ]
+        sizes = (call_duckdb("len", each.copy()) for each in lists)
+        lengths = [exp.Anonymous(this="coalesce", expressions=[size, exp.Literal.number(0)]) for size in sizes]
         longest = lengths[0] if len(lengths) == 1 else exp.Anonymous(this="greatest", expressions=lengths)
         end = exp.Add(this=longest, expression=exp.Literal.number(1))
-        numbers = exp.Anonymous(this="duckdb_range", expressions=[exp.Literal.number(1), end])
-        values.append(exp.cast(_make_unnest(numbers), "int"))
+        values.append(exp.cast(_make_unnest(call_duckdb("range", exp.Literal.number(1), end)), "int"))
         defaults.append("ordinality")
     wanted = names or defaults
     if len(wanted) != len(values):
@@ -629,7 +618,7 @@ def _translate_unnest(unnest: exp.Unnest) -> exp.Expr:
                 given.append(offset.name)
             if len(given) != len(values):
                 raise make_unsupported_error("unnest", f"it returns {len(values)} columns, not {len(given)}")
-            select.set("expressions", [_make_alias(value, each) for value, each in zip(values, given, strict=True)])
+            select.set("expressions", [exp.alias_(*pair, quoted=True) for pair in zip(values, given, strict=True)])
             lateral_alias.set("columns", [])
         source.set("alias", None)
     elif isinstance(unnest.parent, exp.Join):
@@ -752,7 +741,7 @@ def _join_items(select: exp.Select, found: Sequence[exp.Expr]) -> None:
         own = [f"generated {number}.{index}" for index in range(len(names))]
         hidden += own
         items += [
-            _make_alias(exp.column(exp.to_identifier(each, quoted=True), table.copy()), name)
+            exp.alias_(exp.column(exp.to_identifier(each, quoted=True), table.copy()), name, quoted=True)
             for each, name in zip(own, names, strict=True)
         ]
         joins.append(_make_lateral_join(exp.Select(expressions=list(columns.values)), table, own))

@@ -158,12 +158,7 @@ def find_sidecars(
     note = None
     location = storage.format_path(checkpoint.files[0].path)
     folder = f"{storage.root}/{LOG_DIRECTORY}/{SIDECAR_DIRECTORY}"
-    listing = list_directory(storage, folder)
-    columns = (listing.file_paths, listing.file_sizes, listing.file_modified_ns)
-    known = {
-        posixpath.basename(path): (path, size, modified_ns)
-        for path, size, modified_ns in zip(*(column.to_pylist() for column in columns), strict=True)
-    }
+    known = {posixpath.basename(file.path): file for file in list_directory(storage, folder).list_entries()}
     found: dict[str, LogFile] = {}
     for action in actions:
         name, size = action.get("path"), action.get("sizeInBytes")
@@ -174,14 +169,14 @@ def find_sidecars(
             raise make_missing_log_file_error(
                 f"the sidecar '{storage.format_path(folder)}/{name}' of the checkpoint '{location}' is gone"
             )
-        if size is not None and size != file[1]:
+        if size is not None and size != file.size:
             raise make_corrupt_log_error(
-                f"the sidecar '{storage.format_path(file[0])}' has {file[1]} bytes, expected {size} by the checkpoint "
-                f"'{location}'"
+                f"the sidecar '{storage.format_path(file.path)}' has {file.size} bytes, expected {size} by the "
+                f"checkpoint '{location}'"
             )
-        if file[0] in found:
-            note = (
-                f"the checkpoint '{location}' lists the sidecar '{storage.format_path(file[0])}' twice: it is read once"
-            )
-        found[file[0]] = LogFile(*file, checkpoint.version, checkpoint.version)
+        if file.path in found:
+            sidecar = storage.format_path(file.path)
+            note = f"the checkpoint '{location}' lists the sidecar '{sidecar}' twice: it is read once"
+        version = checkpoint.version
+        found[file.path] = LogFile(file.path, file.size, file.modified_ns, version, version)
     return tuple(found.values()), note

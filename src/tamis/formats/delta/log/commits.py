@@ -28,7 +28,7 @@ import xxhash
 from tamis.errors import CorruptFile
 from tamis.formats.delta.log.log_segment import LogFile
 from tamis.formats.errors import make_corrupt_log_error
-from tamis.io.ranges import RangedFile
+from tamis.io.ranges import RangedFile, split_by_bytes
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 
@@ -121,9 +121,9 @@ class ActionLines:
         return self.storage.format_path(self.files[origin].path)
 
 
-def load_json(text: str) -> Any:
+def load_json(text: str, **options: Any) -> Any:
     """Parse a JSON value. A duplicate key raises ValueError: it is not clear which of the values holds."""
-    return json.loads(text, object_pairs_hook=_reject_duplicates)
+    return json.loads(text, object_pairs_hook=_reject_duplicates, **options)
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -168,8 +168,9 @@ def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
     about_files: list[Lines] = []
     others = [Lines(pa.array([], pa.large_string()), np.empty(0, np.int32))]
     is_file = np.empty(0, bool)
-    for first, run in _split_into_runs(files, storage.tuning.max_log_bytes_together):
-        content, lines = _read_run(storage, run, first)
+    # Many small files are read together; one large one is not copied.
+    for run in split_by_bytes([file.size for file in files], storage.tuning.max_log_bytes_together):
+        content, lines = _read_run(storage, files[run], run.start)
         digest.update(content)
         mentioned |= find_mentioned_names(content, [name for name in OPTIONAL_NAMES if name not in mentioned])
         is_file = _is_file_action(lines.texts)
@@ -187,18 +188,6 @@ def read_actions(storage: Storage, files: Sequence[LogFile]) -> ActionLines:
     if len(is_file) and not is_file[-1]:
         _check_last_line(found)
     return found
-
-
-def _split_into_runs(files: Sequence[LogFile], most_bytes: int) -> Iterator[tuple[int, list[LogFile]]]:
-    """Yield the files to read together: many small ones, or one large one, which is then not copied."""
-    first, size = 0, 0
-    for position, file in enumerate(files):
-        if position > first and size + file.size > most_bytes:
-            yield first, list(files[first:position])
-            first, size = position, 0
-        size += file.size
-    if files:
-        yield first, list(files[first:])
 
 
 def _read_run(storage: Storage, files: Sequence[LogFile], first: int) -> tuple[memoryview, Lines]:

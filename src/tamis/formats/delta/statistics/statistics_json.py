@@ -16,7 +16,6 @@ the same layout are first read without a parser, in half of the time (`read_same
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -33,6 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from tamis import types
+from tamis.formats.delta.log.commits import load_json
 from tamis.io.threads import run_in_threads
 
 NUM_RECORDS, TIGHT_BOUNDS = "numRecords", "tightBounds"
@@ -204,7 +204,7 @@ def _read_one_by_one(texts: Sequence[str], wanted: WantedStatistics) -> pa.Struc
 
 def _read_one(text: str, data_type: pa.StructType) -> dict[str, Any] | None:
     try:
-        root = json.loads(text, parse_float=Decimal, object_pairs_hook=_reject_duplicates)
+        root = load_json(text, parse_float=Decimal)
     except (ValueError, RecursionError, InvalidOperation):
         return None
     if not isinstance(root, dict):
@@ -212,13 +212,6 @@ def _read_one(text: str, data_type: pa.StructType) -> dict[str, Any] | None:
     found = {field.name: _convert(root.get(field.name), field.type, field.name) for field in data_type}
     if root.get(TIGHT_BOUNDS) not in (None, True):
         found[TIGHT_BOUNDS] = False
-    return found
-
-
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key occurs twice in one object")
     return found
 
 

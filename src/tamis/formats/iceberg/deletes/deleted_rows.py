@@ -129,16 +129,17 @@ class DeleteReader:
         # The data files that each delete file applies to.
         ends = np.cumsum(np.bincount(pairs.delete, minlength=len(delete_files)))
         owners = np.split(pairs.file[np.argsort(pairs.delete, kind="stable")], ends[:-1])
-        read = run_in_threads(lambda each: self._read_position_deletes(storage, each), delete_files, storage.threads)
+
+        def read(file: DeleteFile) -> PositionDeletes:
+            return self._get_cached((POSITIONS, file), lambda: PositionDeletes.read(DataFile(storage, *file)))
+
+        found = run_in_threads(read, delete_files, storage.threads)
         positions: dict[int, list[Numbers]] = {}
         locations = files["location"].combine_chunks()
-        for own, deletes in zip(owners, read, strict=True):
+        for own, deletes in zip(owners, found, strict=True):
             for index, rows in deletes.find_positions(locations.take(pa.array(own))):
                 positions.setdefault(int(own[index]), []).append(rows)
         return [(file, make_bitmap(np.concatenate(rows))) for file, rows in positions.items()]
-
-    def _read_position_deletes(self, storage: Storage, file: DeleteFile) -> PositionDeletes:
-        return self._get_cached((POSITIONS, file), lambda: PositionDeletes.read(DataFile(storage, *file)))
 
     def _find_equality_deleted(
         self, storage: Storage, pairs: _Pairs, files: pa.Table, row_groups: Sequence[Collection[int]] | None

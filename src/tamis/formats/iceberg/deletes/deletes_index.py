@@ -94,7 +94,7 @@ def assign_deletes(
         return DeleteAssignment(none, pa.repeat(pa.scalar(0, types.LONG), data.num_rows))
     content = deletes["content"].to_numpy()
     is_vector = (content == POSITION_DELETES) & np.asarray(pc.equal(deletes["file_format"], PUFFIN))
-    groups = _Groups.of(data, deletes)
+    groups = _Codes.of(_join_partition_keys(data), _join_partition_keys(deletes))
     by_vector = _match_vectors(data, deletes, _find_indices(is_vector))
     by_position = _match_position_deletes(
         data, deletes, _find_indices((content == POSITION_DELETES) & ~is_vector), groups, max_pairs
@@ -202,23 +202,29 @@ class _Lists:
 
 
 @dataclass(frozen=True)
-class _Groups:
-    """Partitions as codes: equal for the same spec and partition tuple."""
+class _Codes:
+    """Keys of data files and of deletes as numbers: equal for the same key, -1 for an unknown one."""
 
     of_data: Numbers
     of_deletes: Numbers
 
     @staticmethod
-    def of(data: pa.Table, deletes: pa.Table) -> _Groups:
-        both = [
-            pc.binary_join_element_wise(
-                each["spec_id"].cast(types.STRING).cast(types.BINARY), each["partition_key"].cast(types.BINARY), b"/"
-            )
-            for each in (data, deletes)
-        ]
-        chunks = [chunk for each in both for chunk in (each.chunks if isinstance(each, pa.ChunkedArray) else [each])]
-        codes = pc.dictionary_encode(pa.concat_arrays(chunks)).indices.to_numpy().astype(np.int64)
-        return _Groups(codes[: data.num_rows], codes[data.num_rows :])
+    def of(data: pa.ChunkedArray, deletes: pa.ChunkedArray) -> _Codes:
+        encoded = pc.dictionary_encode(pa.concat_arrays([to_single_array(data), to_single_array(deletes)]))
+        codes = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64)
+        return _Codes(codes[: len(data)], codes[len(data) :])
+
+    def may_be_same(self, files: Indices, deletes: Indices) -> Bits:
+        """Return whether the files of each pair, given by their indices, may have the same key."""
+        one, other = self.of_data[files], self.of_deletes[deletes]
+        may_be: Bits = (one == other) | (one < 0) | (other < 0)
+        return may_be
+
+
+def _join_partition_keys(files: pa.Table) -> pa.ChunkedArray:
+    """Return keys that are equal for the same spec and partition tuple."""
+    specs = files["spec_id"].cast(types.STRING).cast(types.BINARY)
+    return pc.binary_join_element_wise(specs, files["partition_key"].cast(types.BINARY), b"/")
 
 
 # --- By path ----------------------------------------------------------------------------------------------------------
@@ -253,7 +259,7 @@ def _match_vectors(data: pa.Table, deletes: pa.Table, chosen: Indices) -> _Pairs
 
 
 def _match_position_deletes(
-    data: pa.Table, deletes: pa.Table, chosen: Indices, groups: _Groups, max_pairs: int
+    data: pa.Table, deletes: pa.Table, chosen: Indices, groups: _Codes, max_pairs: int
 ) -> _Pairs:
     if not len(chosen):
         return _Pairs(chosen, chosen)
@@ -280,7 +286,7 @@ def _decode_paths(deletes: pa.Table, name: str, rows: pa.Array) -> pa.Array:
 
 
 def _match_path_bounds(
-    data: pa.Table, chosen: Indices, low: pa.Array, high: pa.Array, groups: _Groups, max_pairs: int
+    data: pa.Table, chosen: Indices, low: pa.Array, high: pa.Array, groups: _Codes, max_pairs: int
 ) -> Iterator[_Pairs]:
     """Pair deletes with the data files of their partition whose path is within bounds; unknown bounds are no limit."""
     locations = to_single_array(data["location"])
@@ -332,7 +338,7 @@ def _match_equality_deletes(
     deletes: pa.Table,
     chosen: Indices,
     is_global: Bits,
-    groups: _Groups,
+    groups: _Codes,
     columns: Mapping[int, Column],
     max_pairs: int,
 ) -> list[_Lists]:
@@ -396,7 +402,9 @@ class BoundsOverlap:
             is_compared &= of_deletes.has_bounds
             if is_compared.any() and of_data.has_bounds.any():
                 self._columns.append((is_compared, of_data, of_deletes))
-        self._dropped_keys = _DroppedKeys.of(data, deletes) if "dropped_key" in data.column_names else None
+        # The type of a dropped source column is unknown, and so may its values be: they match any value.
+        has_dropped = "dropped_key" in data.column_names
+        self._dropped_keys = _Codes.of(data["dropped_key"], deletes["dropped_key"]) if has_dropped else None
 
     def may_overlap(self, files: Indices, deletes: Indices, *, across_partitions: bool) -> Bits:
         """Return whether the files of each pair, given by their indices, may share a value."""
@@ -407,25 +415,6 @@ class BoundsOverlap:
             asked = np.flatnonzero(may_overlap & is_compared[deletes])
             may_overlap[asked] = ~of_data.is_disjoint(files[asked], of_deletes, deletes[asked])
         return may_overlap
-
-
-@dataclass(frozen=True)
-class _DroppedKeys:
-    """Values of partition fields whose source column was dropped, as codes; -1 if unknown, which matches any value."""
-
-    of_data: Indices
-    of_deletes: Indices
-
-    @staticmethod
-    def of(data: pa.Table, deletes: pa.Table) -> _DroppedKeys:
-        both = pa.concat_arrays([to_single_array(each["dropped_key"]) for each in (data, deletes)])
-        codes = pc.fill_null(pc.dictionary_encode(both).indices, -1).to_numpy()
-        return _DroppedKeys(codes[: data.num_rows], codes[data.num_rows :])
-
-    def may_be_same(self, files: Indices, deletes: Indices) -> Bits:
-        one, other = self.of_data[files], self.of_deletes[deletes]
-        may_be: Bits = (one == other) | (one < 0) | (other < 0)
-        return may_be
 
 
 @dataclass(frozen=True)

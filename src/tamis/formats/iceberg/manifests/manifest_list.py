@@ -162,9 +162,9 @@ def _describe_embedded(locations: tuple[str, ...], snapshot: Snapshot, relocatio
     return pa.Table.from_pylist(found, MANIFESTS)
 
 
-def read_file_bytes(storage: Storage, path: str, size: int | None = None) -> pa.Buffer:
+def read_file_bytes(storage: Storage, path: str) -> pa.Buffer:
     """Read all bytes of an immutable file."""
-    with RangedFile(storage, path, size, IMMUTABLE) as file:
+    with RangedFile(storage, path, None, IMMUTABLE) as file:
         return file.read([(0, file.size)])[0]
 
 

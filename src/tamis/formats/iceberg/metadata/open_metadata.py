@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tamis.errors import CorruptFile, MissingFile, TableNotFound, UnsupportedFeature
 from tamis.formats.iceberg.metadata.relocation import Relocation
@@ -73,19 +74,15 @@ def open_location(storage: Storage, *, relocate: bool = True, allow_outside: boo
 
 
 def _open_folder(storage: Storage, allow_outside: bool) -> OpenedTable:
-    metadata = _read_newest(storage)
-
-    def reopen() -> OpenedTable:
-        return _open_folder(storage, allow_outside)
-
-    return OpenedTable(
-        metadata, _make_relocation(storage, metadata, allow_outside), reopen, _get_folder_name(storage.root)
-    )
+    return _make_opened(storage, _read_newest(storage), allow_outside, partial(_open_folder, storage, allow_outside))
 
 
-def _make_relocation(storage: Storage, metadata: Metadata, allow_outside: bool) -> Relocation:
+def _make_opened(
+    storage: Storage, metadata: Metadata, allow_outside: bool, reopen: Callable[[], OpenedTable]
+) -> OpenedTable:
     readable = with_other_stores(storage) if allow_outside else storage
-    return Relocation(readable, metadata.location, allow_outside)
+    name = storage.root.rstrip("/").rsplit("/", 1)[-1] or storage.root
+    return OpenedTable(metadata, Relocation(readable, metadata.location, allow_outside), reopen, name)
 
 
 def _read_newest(storage: Storage) -> Metadata:
@@ -192,14 +189,8 @@ def _open_file(storage: Storage, path: str, allow_outside: bool) -> OpenedTable:
             f"no metadata file at '{storage.uri}'. Give the folder of the table, whose newest metadata is read"
         ) from error
     metadata = parse_metadata(content, storage.format_path(path))
-    at_root = find_table_root(storage, metadata)
-
-    def reopen() -> OpenedTable:
-        return _open_file(storage, path, allow_outside)
-
-    return OpenedTable(
-        metadata, _make_relocation(at_root, metadata, allow_outside), reopen, _get_folder_name(at_root.root)
-    )
+    reopen = partial(_open_file, storage, path, allow_outside)
+    return _make_opened(find_table_root(storage, metadata), metadata, allow_outside, reopen)
 
 
 def find_table_root(storage: Storage, metadata: Metadata) -> Storage:
@@ -233,7 +224,3 @@ def read_bytes(storage: Storage, path: str) -> bytes:
     """Read the current bytes of a file."""
     with RangedFile(storage, path) as file:
         return bytes(file.read([(0, file.size)])[0])
-
-
-def _get_folder_name(root: str) -> str:
-    return root.rstrip("/").rsplit("/", 1)[-1] or root

@@ -228,11 +228,10 @@ def _simplify_specs(given: Any) -> None:
 
 def _simplify_field(field: dict[str, Any]) -> None:
     transform, sources = field.get("transform"), field.get("source-ids")
-    has_many_sources = False
-    if isinstance(sources, list) and len(sources) > 1:
-        has_many_sources = True
-        field.setdefault("source-id", sources[0])
-    if has_many_sources or (isinstance(transform, str) and Transform.parse(transform).kind == UNKNOWN):
+    many_sources = sources if isinstance(sources, list) and len(sources) > 1 else None
+    if many_sources is not None:
+        field.setdefault("source-id", many_sources[0])
+    if many_sources is not None or (isinstance(transform, str) and Transform.parse(transform).kind == UNKNOWN):
         field["transform"] = UNKNOWN
 
 
@@ -282,7 +281,12 @@ def choose_snapshot(
     timestamp: datetime | str | None = None,
 ) -> SelectedSnapshot:
     """Select a snapshot; at most one of the three arguments may be given."""
-    given = [name for name, value in _check_arguments(snapshot_id, ref, timestamp) if value is not None]
+    if snapshot_id is not None and (not isinstance(snapshot_id, int) or isinstance(snapshot_id, bool)):
+        raise InvalidArgument(f"snapshot_id must be an integer, found {snapshot_id!r}")
+    if ref is not None and not isinstance(ref, str):
+        raise InvalidArgument(f"ref must be the name of a branch or a tag, found {ref!r}")
+    arguments = {"snapshot_id": snapshot_id, "ref": ref, "timestamp": timestamp}
+    given = [name for name, value in arguments.items() if value is not None]
     if len(given) > 1:
         raise InvalidArgument(f"{' and '.join(f'{name}=' for name in given)} both select a snapshot: pass only one")
     if snapshot_id is not None:
@@ -300,16 +304,6 @@ def choose_snapshot(
     if found.snapshot_ref_type == SnapshotRefType.TAG:
         return _select_with_own_schema(metadata, snapshot)
     return SelectedSnapshot(snapshot, _get_schema(metadata, metadata.current_schema_id), ref)
-
-
-def _check_arguments(
-    snapshot_id: int | None, ref: str | None, timestamp: datetime | str | None
-) -> tuple[tuple[str, object], ...]:
-    if snapshot_id is not None and (not isinstance(snapshot_id, int) or isinstance(snapshot_id, bool)):
-        raise InvalidArgument(f"snapshot_id must be an integer, found {snapshot_id!r}")
-    if ref is not None and not isinstance(ref, str):
-        raise InvalidArgument(f"ref must be the name of a branch or a tag, found {ref!r}")
-    return ("snapshot_id", snapshot_id), ("ref", ref), ("timestamp", timestamp)
 
 
 def _get_current(metadata: Metadata) -> Snapshot | None:

@@ -20,7 +20,7 @@ from tamis.formats.source import to_single_array
 from tamis.skipping.metadata import ROW_COUNT, drop_inverted_bounds, make_constant_bounds, metadata_name
 from tamis.skipping.predicate import Predicate
 from tamis.skipping.rewrite import Conjunct, rewrite
-from tamis.skipping.transforms import TransformedColumn, project_answers
+from tamis.skipping.transforms import project_answers
 
 Metadata = dict[str, pa.Array]
 
@@ -41,18 +41,14 @@ def compute_partition_bounds(
         assert field.source.type is not None
         if columns is not None and not any(_are_related(field.source.path, column.path) for column in columns):
             continue
+        nulls = pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG))
         if field.transform.kind == "identity":
             bounds = make_constant_bounds(field.source, own, row_count)
         else:
-            nulls = pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG))
-            bounds = _make_bounds(
-                field.source,
-                field.transform.lower(own, field.source.type),
-                field.transform.upper(own, field.source.type),
-                nulls,
-            )
+            lower, upper = (bound(own, field.source.type) for bound in (field.transform.lower, field.transform.upper))
+            bounds = _make_bounds(field.source, lower, upper, nulls)
         found = tighten_bounds(found, bounds, (field.source,))
-        found |= _make_bounds(field.column, own, own, pc.if_else(own.is_null(), row_count, pa.scalar(0, types.LONG)))
+        found |= _make_bounds(field.column, own, own, nulls)
     return found
 
 
@@ -184,12 +180,12 @@ def _choose(one: pa.Array, other: pa.Array, beats: object) -> pa.Array:
 def project_conjuncts(predicate: Predicate, spec: Spec) -> tuple[Conjunct, ...]:
     """Return the conjuncts of a predicate, in order, refined by the partition values of a spec."""
     paths = {column.path for column in predicate.columns}
-    fields = [
-        TransformedColumn(field.transform, field.source, field.column)
+    found = [
+        field.transform.derive(field.column, field.source)
         for field in spec.prunable_fields
         if field.source is not None and field.source.path in paths
     ]
-    projectable = [field for field in fields if field.is_projectable]
-    if not projectable:
+    derived = [each for each in found if each is not None]
+    if not derived:
         return predicate.conjuncts
-    return rewrite(predicate.expr, lambda node, answers: project_answers(node, answers, projectable))
+    return rewrite(predicate.expr, lambda node, answers: project_answers(node, answers, derived))

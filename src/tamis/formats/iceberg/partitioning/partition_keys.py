@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -137,8 +137,7 @@ def _format_values(field: PartitionField, values: pa.Array | None, rows: np.ndar
         if pa.types.is_timestamp(own.type):
             return [None if each is None else each.replace(" ", "T").replace("Z", "+00:00") for each in texts]
         return texts
-    format_value = _choose_formatter(field)
-    return [None if each is None else format_value(each) for each in own.to_pylist()]
+    return [None if each is None else _format_value(field, each) for each in own.to_pylist()]
 
 
 def _is_formatted_by_arrow(data_type: pa.DataType) -> bool:
@@ -146,13 +145,9 @@ def _is_formatted_by_arrow(data_type: pa.DataType) -> bool:
     return bool(is_plain or pa.types.is_temporal(data_type) or is_text(data_type))
 
 
-def _choose_formatter(field: PartitionField) -> Callable[[Any], str]:
+def _format_value(field: PartitionField, value: Any) -> str:
     if field.transform.kind in TIMES:
-        return lambda value: format_period(field.transform.kind, value)
-    return _format_plain
-
-
-def _format_plain(value: Any) -> str:
+        return format_period(field.transform.kind, value)
     return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
@@ -207,8 +202,7 @@ def read_partition_fields(files: pa.Table, specs: Iterable[Spec]) -> pa.Table:
 
 
 def _name(field: PartitionField) -> str:
-    is_identity = field.transform.kind == "identity" and field.source is not None
-    return field.source.name if is_identity and field.source is not None else field.name
+    return field.identity_column.name if field.identity_column is not None else field.name
 
 
 def _read_values(files: pa.Table, fields: list[PartitionField]) -> pa.Array:
@@ -230,12 +224,12 @@ def name_partition_field(field: PartitionField) -> str:
 
 def _get_stored_values(files: pa.Table, field: PartitionField) -> pa.Array | None:
     """Return the values of a field as its transform has them; None if they are unknown."""
-    is_identity = field.transform.kind == "identity" and field.source is not None
-    name = name_absent(field.source.path) if is_identity and field.source is not None else name_partition_field(field)
+    column = field.identity_column
+    name = name_partition_field(field) if column is None else name_absent(column.path)
     if name not in files.column_names:
         return None
     found = files[name].combine_chunks()
-    return found.flatten()[0] if is_identity else found
+    return found if column is None else found.flatten()[0]
 
 
 def _to_shown_type(values: pa.Array | None, field: PartitionField, count: int) -> pa.Array:

@@ -55,6 +55,11 @@ class PartitionField:
         return self.transform.result_type(self.source.type)
 
     @property
+    def identity_column(self) -> Column | None:
+        """The source column whose values are the partition values; None with another transform."""
+        return self.source if self.transform.kind == "identity" else None
+
+    @property
     def column(self) -> Column:
         """The partition value as a column, with a name that no table column has."""
         return Column((_PSEUDO, str(self.field_id)), type=self.result_type)
@@ -90,11 +95,8 @@ class Spec:
     @property
     def identity(self) -> tuple[tuple[PartitionField, Column], ...]:
         """The identity-transformed fields, with their source columns."""
-        return tuple(
-            (field, field.source)
-            for field in self.prunable_fields
-            if field.transform.kind == "identity" and field.source is not None
-        )
+        fields = ((field, field.identity_column) for field in self.prunable_fields)
+        return tuple((field, column) for field, column in fields if column is not None)
 
     @property
     def former_identity(self) -> tuple[tuple[PartitionField, Column], ...]:
@@ -191,7 +193,7 @@ def check_filter_name(name: str, specs: Mapping[int, Spec], table: str) -> None:
 
 def _get_identity_column(field: PartitionField) -> str | None:
     """Return the current name of the source column of an identity-transformed field, or None."""
-    return field.source.name if field.transform.kind == "identity" and field.source is not None else None
+    return None if field.identity_column is None else field.identity_column.name
 
 
 def find_field_name(spec: Spec, name: str) -> str:

@@ -53,8 +53,12 @@ def _is_forwarding(outputs: tuple[Named, ...]) -> bool:
 
 def _push_into_scan(aggregate: Aggregate, scan: TableScan, meanings: dict[str, Expr], context: Context) -> Node | None:
     names = ScanNames.of(scan, context)
-    keys = [Named(each.name, names.to_handle_expr(substitute(each.expr, meanings))) for each in aggregate.keys]
-    calls = [_to_handle(call, meanings, names) for call in aggregate.aggregates]
+
+    def to_handle(expr: Expr) -> Expr:
+        return names.to_handle_expr(substitute(expr, meanings))
+
+    keys = [Named(each.name, to_handle(each.expr)) for each in aggregate.keys]
+    calls = [call.map(to_handle) for call in aggregate.aggregates]
     exprs = [*(each.expr for each in keys), *(arg for call in calls for arg in call.args)]
     exprs += [call.filter for call in calls if call.filter is not None]
     if not all(is_deterministic(expr) for expr in exprs) or not context.is_equivalent_on_engine(*exprs):
@@ -115,14 +119,6 @@ def _push_finer_groups(
     above = [Named(key.name, substitute(key.expr, values)) for key in keys]
     values_by_call = dict(zip((call.name for call in calls), given[len(finer) :], strict=True))
     return combine_finer_groups(new_scan, above, calls, values_by_call)
-
-
-def _to_handle(call: AggregateCall, meanings: dict[str, Expr], names: ScanNames) -> AggregateCall:
-    return replace(
-        call,
-        args=tuple(names.to_handle_expr(substitute(arg, meanings)) for arg in call.args),
-        filter=None if call.filter is None else names.to_handle_expr(substitute(call.filter, meanings)),
-    )
 
 
 def _combine_groups(aggregate: Aggregate, scan: TableScan, pushed: PushedAggregation) -> Node:

@@ -34,7 +34,9 @@ from tamis.query.plan.nodes import (
     TopN,
     Union,
     Values,
+    get_expressions,
     get_outputs,
+    map_expressions,
     replace_sources,
 )
 from tamis.types import find_field_type
@@ -47,6 +49,13 @@ class Narrowed:
     node: Node
     replacements: dict[Path, Column]
 
+    def put_below(self, node: Node) -> Node:
+        """Return a node with this one as its source."""
+        return replace_sources(self.rewrite(node), (self.node,))
+
+    def rewrite(self, node: Node) -> Node:
+        return map_expressions(node, lambda expr: replace_paths(expr, self.replacements))
+
 
 def narrow_project(project: Project, *, nested: bool) -> Node | None:
     """Return the projection over narrower nodes; None if nothing below it can be narrowed.
@@ -57,8 +66,7 @@ def narrow_project(project: Project, *, nested: bool) -> Node | None:
     below = _narrow_below(project.source, wanted, nested)
     if below is None or (nested and not below.replacements):
         return None
-    outputs = tuple(Named(each.name, replace_paths(each.expr, below.replacements)) for each in project.outputs)
-    return Project(below.node, outputs, project.protects)
+    return below.put_below(project)
 
 
 def narrow_source(source: Node, exprs: Iterable[Expr], *, nested: bool) -> Narrowed | None:
@@ -73,23 +81,10 @@ def _narrow_below(node: Node, wanted: list[Path], nested: bool) -> Narrowed | No
     The node may return more than the wanted paths, because it also reads columns itself.
     """
     match node:
-        case Filter():
-            needed = drop_nested_paths([*wanted, *collect_paths([node.predicate])])
+        case Filter() | Sort() | TopN() | Limit():
+            needed = drop_nested_paths([*wanted, *collect_paths(get_expressions(node))])
             found = _narrow(node.source, needed, nested)
-            if found is None:
-                return None
-            predicate = replace_paths(node.predicate, found.replacements)
-            return Narrowed(Filter(found.node, predicate, node.protects), found.replacements)
-        case Sort() | TopN():
-            needed = drop_nested_paths([*wanted, *collect_paths(key.expr for key in node.keys)])
-            found = _narrow(node.source, needed, nested)
-            if found is None:
-                return None
-            keys = tuple(replace(key, expr=replace_paths(key.expr, found.replacements)) for key in node.keys)
-            return Narrowed(replace(node, source=found.node, keys=keys), found.replacements)
-        case Limit():
-            found = _narrow(node.source, wanted, nested)
-            return None if found is None else Narrowed(replace_sources(node, (found.node,)), found.replacements)
+            return None if found is None else Narrowed(found.put_below(node), found.replacements)
         case Join():
             return _narrow_join(node, wanted, nested)
         case Project():
@@ -176,8 +171,7 @@ def _narrow_outputs(project: Project, wanted: list[Path], nested: bool) -> Narro
 
 
 def _narrow_join(join: Join, wanted: list[Path], nested: bool) -> Narrowed | None:
-    own = [*(expr for pair in join.criteria for expr in pair), *([join.filter] if join.filter is not None else [])]
-    needed = drop_nested_paths([*wanted, *collect_paths(own)])
+    needed = drop_nested_paths([*wanted, *collect_paths(get_expressions(join))])
     sides: list[Node] = []
     replacements: dict[Path, Column] = {}
     for side in (join.left, join.right):
@@ -187,12 +181,8 @@ def _narrow_join(join: Join, wanted: list[Path], nested: bool) -> Narrowed | Non
         replacements |= {} if found is None else found.replacements
     if sides[0] is join.left and sides[1] is join.right:
         return None
-    criteria = tuple(
-        (replace_paths(one, replacements), replace_paths(other, replacements)) for one, other in join.criteria
-    )
-    condition = None if join.filter is None else replace_paths(join.filter, replacements)
-    made = replace(join, left=sides[0], right=sides[1], criteria=criteria, filter=condition)
-    return Narrowed(made, replacements)
+    narrowed = Narrowed(replace_sources(join, tuple(sides)), replacements)
+    return replace(narrowed, node=narrowed.rewrite(narrowed.node))
 
 
 def _narrow_union(union: Union, wanted: list[Path]) -> Narrowed | None:

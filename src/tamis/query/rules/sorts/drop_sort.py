@@ -7,11 +7,9 @@ Only filters, projections and limits may be between the sort, the result and the
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tamis.query.plan.nodes import Filter, Limit, Node, Project, Sort
+from tamis.query.plan.nodes import Node, Sort
 from tamis.query.plan.optimizer import Context
-from tamis.query.rules.sorts.scan_order import keeps_order, sort_source
+from tamis.query.rules.sorts.scan_order import apply_below, sort_source
 
 
 class DropSort:
@@ -23,8 +21,5 @@ class DropSort:
         match node:
             case Sort(source, keys):
                 return sort_source(source, keys, context, may_push=True)
-            case Project() | Filter() | Limit() if keeps_order(node):
-                below = self.apply(node.source, context)
-                return None if below is None else replace(node, source=below)
             case _:
-                return None
+                return apply_below(self, node, context)

@@ -7,11 +7,9 @@ A scan without this order is left to `push_top_n_into_scan`, which reads less th
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tamis.query.plan.nodes import Filter, Limit, Node, Project, TopN
+from tamis.query.plan.nodes import Limit, Node, TopN
 from tamis.query.plan.optimizer import Context
-from tamis.query.rules.sorts.scan_order import keeps_order, sort_source
+from tamis.query.rules.sorts.scan_order import apply_below, sort_source
 
 
 class ReplaceTopNByLimit:
@@ -24,8 +22,5 @@ class ReplaceTopNByLimit:
             case TopN(source, keys, count):
                 found = sort_source(source, keys, context, may_push=False)
                 return None if found is None else Limit(found, count)
-            case Project() | Filter() | Limit() if keeps_order(node):
-                below = self.apply(node.source, context)
-                return None if below is None else replace(node, source=below)
             case _:
-                return None
+                return apply_below(self, node, context)

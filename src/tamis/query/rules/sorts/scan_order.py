@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from tamis.expr.nodes import Column, Expr, walk
 from tamis.query.plan.column_ids import is_sql_text, substitute
-from tamis.query.plan.nodes import Filter, Node, Project, SortKey, TableScan, get_expressions
-from tamis.query.plan.optimizer import Context
+from tamis.query.plan.nodes import Filter, Limit, Node, Project, SortKey, TableScan, get_expressions
+from tamis.query.plan.optimizer import Context, Rule
 from tamis.query.rules.scan_expressions import ScanNames
 
 
@@ -22,6 +22,14 @@ def keeps_order(node: Node) -> bool:
         return False
     # SQL text that is not parsed may be more than a function of one row.
     return not any(is_sql_text(part) for expr in get_expressions(node) for part in walk(expr))
+
+
+def apply_below(rule: Rule, node: Node, context: Context) -> Node | None:
+    """Return a node that keeps the order of its source, with a rule applied to the source; else None."""
+    if not isinstance(node, Project | Filter | Limit) or not keeps_order(node):
+        return None
+    below = rule.apply(node.source, context)
+    return None if below is None else replace(node, source=below)
 
 
 def sort_source(source: Node, keys: Sequence[SortKey], context: Context, *, may_push: bool) -> Node | None:
