@@ -264,7 +264,14 @@ def test_O3_a_datafusion_expression_returns_the_rows_that_datafusion_returns(
 ) -> None:
     expression = draw_datafusion_predicate(data.draw, datafusion, 2)
     frame = datafusion.SessionContext().from_arrow(table)
-    expected = [row for batch in frame.filter(expression).select("row").collect() for row in batch["row"].to_pylist()]
+    try:
+        batches = frame.filter(expression).select("row").collect()
+    except Exception as error:
+        # DataFusion has no answer for abs(-128) of an int8; it has no class for its errors.
+        if "overflow" not in str(error):
+            raise
+        reject()
+    expected = [row for batch in batches for row in batch["row"].to_pylist()]
     check_rows(table, expression, expected, tmp_path_factory.mktemp("datafusion"), rows_per_group)
 
 

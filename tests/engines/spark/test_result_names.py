@@ -66,16 +66,16 @@ def test_parameters_show_their_values(any_spark: Any, session: Any) -> None:
 
 
 def test_a_query_whose_names_are_given_is_not_analysed_twice(
-    spark: Any, session: Any, monkeypatch: pytest.MonkeyPatch
+    any_spark: Any, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = []
-    run = type(spark).sql
+    run = type(any_spark).sql
 
     def record(self: Any, text: str, *given: Any, **frames: Any) -> Any:
         texts.append(text)
         return run(self, text, *given, **frames)
 
-    monkeypatch.setattr(type(spark), "sql", record)
+    monkeypatch.setattr(type(any_spark), "sql", record)
     for query in ("SELECT k, v AS w FROM own_rows WHERE k > 1", "SELECT * FROM own_rows"):
         assert session.sql(query).columns
     assert len(texts) == 2

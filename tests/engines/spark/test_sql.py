@@ -57,7 +57,8 @@ def test_rows_equal_those_of_the_embedded_engine(
     caplog.set_level("INFO", logger="tamis")
     embedded = sql_tables.open_session(paths).sql(query).to_arrow()
     found = on_spark.sql(query)
-    assert found.columns == embedded.column_names
+    # Spark names the result of count(*) after what it computes.
+    assert found.columns == [name.replace("count(*)", "count(1)") for name in embedded.column_names]
     assert sql_tables.has_same_rows(found.toArrow(), embedded)
     assert "rejects the plan" not in caplog.text
 
