@@ -64,7 +64,7 @@ STAR = Query(
 QUERIES = (GROUP_BY, LOOKUP, MONTH, POINT, DAY, HALF_YEAR, FULL, MINMAX, TOP, STAR)
 
 TABLES = ("lineitem", "orders", "part")
-WITH_MONTH = {"orders": "SELECT *, date_format(o_orderdate, 'yyyy-MM') AS o_month FROM {raw}"}
+MONTH_OF_ORDER = "date_format(o_orderdate, 'yyyy-MM') AS o_month"
 
 
 def run(settings: Settings) -> Section:
@@ -102,11 +102,12 @@ def _generate(folder: Path) -> None:
 
 def _read_raw(spark: Any, data: Path, table: str) -> Any:
     raw = ensure_table(data / f"tpch-all-{SCALE:g}", _generate)
-    text = WITH_MONTH.get(table, "SELECT * FROM {raw}")
-    rows = spark.sql(text, raw=spark.read.parquet(str(raw / f"{table}.parquet")))
+    rows = spark.read.parquet(str(raw / f"{table}.parquet"))
     if table == "lineitem":
         return rows.repartitionByRange(12, "l_shipdate").sortWithinPartitions("l_shipdate")
-    return rows.repartition(2, "o_month").sortWithinPartitions("o_orderkey") if table == "orders" else rows
+    if table == "orders":
+        return rows.selectExpr("*", MONTH_OF_ORDER).repartition(2, "o_month").sortWithinPartitions("o_orderkey")
+    return rows
 
 
 # --- Delta and Hive ---------------------------------------------------------------------------------------------------
