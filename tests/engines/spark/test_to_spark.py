@@ -361,6 +361,21 @@ def test_E2_a_missing_file_is_an_error(connect_spark: Any, tmp_path: Path) -> No
         table.scan().to_spark(connect_spark)
 
 
+def test_two_scans_of_the_same_files_can_be_joined_by_their_columns(spark: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": [1, 2, 3], "v": [3, 1, 2]}), tmp_path / "rows.parquet")
+    table = tamis.open(tmp_path / "rows.parquet")
+    left, right = table.scan().to_spark(spark), table.scan().to_spark(spark)
+    joined = left.join(right, left.k == right.v).select(left.v, right.k)
+    assert sorted(map(tuple, joined.collect())) == [(1, 3), (2, 1), (3, 2)]
+
+
+def test_H12_a_replaced_file_is_read_anew_by_later_scans(spark: Any, tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    for count in (3, 5, 4):
+        pq.write_table(pa.table({"k": list(range(count))}), file)
+        assert tamis.open(file).scan("k >= 0").to_spark(spark).count() == count
+
+
 def test_types_that_spark_does_not_support_are_refused(connect_spark: Any, tmp_path: Path) -> None:
     rows = pa.table({"id": [1], "at": pa.array([5], pa.time64("us")), "fine": pa.array([-1], pa.timestamp("ns"))})
     pq.write_table(rows, tmp_path / "t.parquet")

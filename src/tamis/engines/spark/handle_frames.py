@@ -87,9 +87,8 @@ def _with_cheapest_column(handle: LakeHandle) -> LakeHandle:
 
 def _build_aggregate(spark: Any, handle: LakeHandle, aggregation: Aggregation) -> Any:
     answered, rest = answer_aggregation(handle, aggregation)
-    known = to_frame(spark, answered, answered.column_names)
     if not rest.files.num_rows:
-        return known
+        return to_frame(spark, answered, answered.column_names)
     rows_handle = handle.without_aggregation(aggregation)
     if not rows_handle.columns:
         rows_handle = _with_cheapest_column(rows_handle)
@@ -97,8 +96,19 @@ def _build_aggregate(spark: Any, handle: LakeHandle, aggregation: Aggregation) -
     scan = Scan(handle.source, where, [each.column for each in rows_handle.columns], listing=lambda _: rest)
     names = [each.name for each in rows_handle.columns]
     rows = select_columns(scan.to_spark(spark), rows_handle.columns, names)
-    parts = known.unionAll(aggregate_rows(spark, rows, rows_handle, aggregation))
-    return _merge_aggregates(spark, parts, aggregation)
+    measured = aggregate_rows(spark, rows, rows_handle, aggregation)
+    if _is_nothing(answered, aggregation):
+        return measured
+    known = to_frame(spark, answered, answered.column_names)
+    return _merge_aggregates(spark, known.unionAll(measured), aggregation)
+
+
+def _is_nothing(answered: pa.Table, aggregation: Aggregation) -> bool:
+    """Return whether the answer of metadata is that of no rows: no group, or one row of zeros and NULLs."""
+    if aggregation.keys:
+        return not answered.num_rows
+    pairs = zip(answered.columns, aggregation.measures, strict=True)
+    return all(column[0].as_py() is None if each.is_extreme else column[0].as_py() == 0 for column, each in pairs)
 
 
 def answer_aggregation(handle: LakeHandle, aggregation: Aggregation) -> tuple[pa.Table, FileListing]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,7 @@ from tamis.formats.jobs import Arguments, Engine, Item, Job, can_serialise, read
 from tamis.formats.source import FILE_FORMAT, PARQUET, DeletedValues, FileListing, HasStoredTypes, TableSource
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
+from tamis.io.weighted_cache import WeightedCache
 from tamis.parquet.footer.field_names import ELEMENT, KEY, VALUE, ColumnMapping, MappedField
 from tamis.scan.planning.physical_names import (
     FieldsInFile,
@@ -102,6 +104,7 @@ class NativeScan:
         self._source = source
         self._predicate = predicate
         self._projection = projection
+        self._conditions: dict[Expr, Any] = {}
 
     def frame(self, files: NativeScanFiles) -> Any:
         """Return the matching rows of files."""
@@ -122,7 +125,9 @@ class NativeScan:
         own = (self._to_logical_column(field, stored.fields.get(field.name)) for field in of_files)
         values = to_row_schema(narrow_schema(needed, [(name,) for name in partitions]))
         base = find_base_path(listing, values, self._source.partition_columns) if partitions else None
-        frame = self._read(paths, pa.schema([*read, *values]) if base is not None else read, base)
+        schema = pa.schema([*read, *values]) if base is not None else read
+        columns = (base, schema.to_string())
+        frame = _read_once(self._spark, listing.files, columns, lambda: self._read(paths, schema, base))
         if files.deleted_rows is not None:
             frame = self._leave_out_rows(frame, files.deleted_rows, listing)
         if partitions and base is None:
@@ -177,6 +182,12 @@ class NativeScan:
 
     def condition(self, predicate: Expr) -> Any:
         """Return a filter over rows as a Column; raise `EvaluationError` if it has no equivalent or may fail."""
+        # Each node of a filter is several calls of the JVM.
+        if predicate not in self._conditions:
+            self._conditions[predicate] = self._compile(predicate)
+        return self._conditions[predicate]
+
+    def _compile(self, predicate: Expr) -> Any:
         functions = self._functions
 
         def raw(column: Column) -> Any:
@@ -295,8 +306,9 @@ class NativeScan:
         """
         output = narrow_schema(self._source.schema, self._projection)
         if all(read.field(each.name).type == each.type for each in output):
-            # One call of the JVM, instead of some for each column.
-            return frame.selectExpr(*map(quote_name, output.names))
+            # One call of the JVM, instead of some for each column. Aliases are new columns of Spark: two scans of one
+            # relation can be joined.
+            return frame.selectExpr(*(f"{quote_name(name)} AS {quote_name(name)}" for name in output.names))
         columns = [
             self._narrow_struct(self._functions.col(quote_name(each.name)), read.field(each.name).type, each.type)
             for each in output
@@ -409,6 +421,35 @@ def _is_read_alike(data_type: pa.DataType) -> bool:
     return any(is_(data_type) for is_ in (pa.types.is_signed_integer, pa.types.is_string, pa.types.is_date32))
 
 
+# --- Keep what Spark knows of files -----------------------------------------------------------------------------------
+#
+# Spark looks up each file when a DataFrame of files is made, which takes longer than a short query. A later scan of the
+# same files has the same relation. It may be of another filter: these are above the relation.
+
+
+_RELATIONS: WeakKeyDictionary[Any, WeightedCache] = WeakKeyDictionary()
+"""For each session the relations of files, as objects of the JVM: a DataFrame would keep its session alive."""
+
+_RELATION_BYTES, _BYTES_PER_FILE = 8 << 20, 512
+
+
+def _read_once(spark: Any, files: pa.Table, columns: Hashable, read: Callable[[], Any]) -> Any:
+    """Return the DataFrame that `read` makes of files and columns, or that it made of the same before."""
+    if is_connect(spark):
+        # The server looks files up when it computes rows.
+        return read()
+    from pyspark.sql import DataFrame
+
+    relations = _RELATIONS.setdefault(spark, WeightedCache(_RELATION_BYTES))
+    key = (columns, *(tuple(files[name].to_pylist()) for name in ("path", "size", "modified_ns")))
+    try:
+        return DataFrame(relations.get(key), spark)
+    except KeyError:
+        frame = read()
+        relations.put(key, frame._jdf, files.num_rows * _BYTES_PER_FILE)
+        return frame
+
+
 # --- Control how Spark lists the files of a DataFrame -----------------------------------------------------------------
 #
 # For more than 32 files, Spark starts a task for each, about 7 ms each, before the DataFrame exists. Listing local
@@ -431,19 +472,19 @@ def list_in_driver(spark: Any, files: int, *, is_local: bool) -> Iterator[None]:
         yield
         return
     with _lock:
-        before = spark.conf.get(_THRESHOLD, None)
-        if before is not None and int(before) >= files:
+        if int(spark.conf.get(_THRESHOLD)) >= files:
             yield
             return
-        was_set = _THRESHOLD in spark.conf.getAll
+        # None if only Spark's default applies.
+        before = spark.conf.get(_THRESHOLD, None)
         spark.conf.set(_THRESHOLD, str(files))
         try:
             yield
         finally:
-            if was_set:
-                spark.conf.set(_THRESHOLD, before)
-            else:
+            if before is None:
                 spark.conf.unset(_THRESHOLD)
+            else:
+                spark.conf.set(_THRESHOLD, before)
 
 
 # --- Find the files that a native Spark scan reads correctly, and their physical fields -------------------------------

@@ -20,7 +20,7 @@ from tamis.engines.duckdb.run.run_plan import find_leaf_schema, read_leaf
 from tamis.engines.spark.handle_frames import aggregate_rows, answer_aggregation, build_handle_frame, cut_rows, to_frame
 from tamis.engines.spark.handler import quote_name
 from tamis.engines.spark.sessions import check_session, hide_size, list_spark_exceptions
-from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
+from tamis.engines.spark.spark_types import convert_rows, to_ddl, to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import INPUT, make_worker_function, pack_tasks, read_tasks, serialize_tasks
 from tamis.errors import AccessDenied, EngineError, to_one_line
 from tamis.expr.functions.table import FUNCTIONS, type_of
@@ -246,18 +246,15 @@ def _find_spark_names(spark: Any, query: CompiledQuery) -> Sequence[str] | None:
     if found is None or not (is_case_sensitive or any(_may_be_named(each, query.names) for each in found.outputs)):
         return None
     fragments: list[str] = []
-    frames: dict[str, Any] = {}
     offset = 0
     for table in found.tables:
-        name = f"tamis_{len(frames)}"
-        frames[name] = to_frame(spark, table.schema.empty_table(), table.schema.names)
+        # A subquery costs one call of the JVM; an empty DataFrame for each table would cost dozens.
         alias = "" if table.has_alias else f" AS {quote_name(table.name)}"
-        fragments += [escape_braces(found.text[offset : table.start]), f"{{{name}}}{alias}"]
+        fragments += [found.text[offset : table.start], f"({_write_empty_table(table.schema)}){alias}"]
         offset = table.end
-    rest = found.text[offset:]
-    text = "".join([*fragments, escape_braces(rest) if frames else rest])
+    text = "".join([*fragments, found.text[offset:]])
     try:
-        names: list[str] = spark.sql(text, query.arguments or None, **frames).columns
+        names: list[str] = spark.sql(text, query.arguments or None).columns
     except list_spark_exceptions() as error:
         is_unresolved = isinstance(error, AnalysisException) and "UNRESOLVED_COLUMN" in str(error)
         if is_case_sensitive and is_unresolved:
@@ -265,6 +262,12 @@ def _find_spark_names(spark: Any, query: CompiledQuery) -> Sequence[str] | None:
         logger.debug("Spark cannot name the columns of the text: %s", to_one_line(error))
         return None
     return names if query.names is None or len(names) == len(query.names) else None
+
+
+def _write_empty_table(schema: pa.Schema) -> str:
+    fields = to_spark_schema(to_row_schema(schema)).fields
+    columns = (f"CAST(NULL AS {to_ddl(field.dataType)}) AS {quote_name(field.name)}" for field in fields)
+    return f"SELECT {', '.join(columns)} WHERE false"
 
 
 def _may_be_named(output: exp.Expr, names: Collection[str] | None) -> bool:
@@ -275,7 +278,7 @@ def _may_be_named(output: exp.Expr, names: Collection[str] | None) -> bool:
 
 
 def _rename_columns(frame: Any, names: Sequence[str] | None) -> Any:
-    return frame if names is None else frame.toDF(*names)
+    return frame if names is None or frame.columns == list(names) else frame.toDF(*names)
 
 
 _Leaf = Callable[[Any, Node, Mapping[str, Connector]], Any]
@@ -291,6 +294,8 @@ def _build_frame(spark: Any, query: CompiledQuery, plan: Node, leaf_of: _Leaf | 
         raise AccessDenied("${…} may read settings, which a session with policies does not allow: remove it")
     leaf_of = leaf_of or _build_leaf
     frames = {name: leaf_of(spark, leaf, query.context.connectors) for name, leaf in found.leaves}
+    if any(leaf is plan for _, leaf in found.leaves) and get_outputs(plan):
+        return next(iter(frames.values()))
     frame = spark.sql(_mark_frames(text, frames), **frames)
     # Spark Connect analyses lazily: force it now, so that the caller can fall back to the text of the query.
     _ = frame.columns

@@ -16,6 +16,7 @@ from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.expr.functions.calendar import cast_to_unit
 from tamis.expr.functions.kernels import to_evaluation_form
+from tamis.expr.sql.printer import quote_name
 from tamis.types import is_bytes, is_text, type_name
 
 if TYPE_CHECKING:
@@ -121,6 +122,22 @@ def to_spark_type(data_type: pa.DataType) -> DataType:
         pa.null(): spark.NullType,
     }
     return kinds[data_type]()
+
+
+def to_ddl(data_type: DataType) -> str:
+    """Return the text of a Spark type, with quoted names of fields."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    match data_type:
+        case StructType():
+            fields = (f"{quote_name(field.name)}: {to_ddl(field.dataType)}" for field in data_type.fields)
+            return f"struct<{', '.join(fields)}>"
+        case MapType():
+            return f"map<{to_ddl(data_type.keyType)}, {to_ddl(data_type.valueType)}>"
+        case ArrayType():
+            return f"array<{to_ddl(data_type.elementType)}>"
+        case _:
+            return str(data_type.simpleString())
 
 
 def to_requested_schema(schema: pa.Schema, asked: StructType) -> pa.Schema:
