@@ -404,6 +404,29 @@ class Versioned(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Commit:
+    """What one version of a table did to its files."""
+
+    added: pa.Array
+    """The paths of files with new rows, as a listing of that version has them."""
+    changes_rows: bool
+    """Whether it also changed or deleted older rows."""
+
+
+@runtime_checkable
+class HasCommits(Protocol):
+    """A table whose format records what each version did."""
+
+    def list_versions_after(self, version: int | None) -> Sequence[int]:
+        """Return the versions after one, up to this table's, from old to new; of None, all."""
+        ...
+
+    def read_commit(self, version: int) -> Commit:
+        """Return what a version did. Rows that it only moved to other files are not new."""
+        ...
+
+
 @runtime_checkable
 class HasStoredTypes(Protocol):
     """A table whose format records the physical types of columns."""

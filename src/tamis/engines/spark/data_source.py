@@ -1,4 +1,5 @@
-"""The data source `tamis`, for `spark.read.format("tamis")` and `CREATE TEMPORARY VIEW … USING tamis`.
+"""The data source `tamis`, for `spark.read.format("tamis")`, `spark.readStream.format("tamis")` and `CREATE TEMPORARY
+VIEW … USING tamis`.
 
 Spark runs it in separate Python processes: one plans the query, others read. Spark keeps the filters it pushed into a
 DataFrame or view, and applies them again to other queries of the same DataFrame: after `df.where("k = 3")`, a
@@ -21,8 +22,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from tamis.engines.spark.handler import quote_name
@@ -34,20 +37,22 @@ from tamis.errors import (
     InvalidArgument,
     TamisError,
     UnsupportedFeature,
+    VersionNotFound,
     make_argument_error,
     suggest_arguments,
 )
 from tamis.expr.bind import bind
 from tamis.expr.functions.table import find_foreign_function
 from tamis.expr.literals import literal
-from tamis.expr.nodes import FALSE, Call, Name, Unbound, not_
+from tamis.expr.nodes import FALSE, TRUE, Call, Name, Unbound, not_
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
 from tamis.formats.open_source import open_source
-from tamis.formats.source import TableSource, Versioned
+from tamis.formats.source import LEVELS, HasCommits, TableSource, Versioned, make_table_predicate, name_state
 from tamis.index.finding import find_index
 from tamis.scan.planning.task_data import get_task_reader
-from tamis.scan.scan import ScanRequest, make_scan
+from tamis.scan.scan import Scan, ScanRequest, make_scan
+from tamis.skipping.predicate import Predicate
 
 
 class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look into pyspark
@@ -63,6 +68,9 @@ class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look i
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions.of(self.options)
         return PushdownReader(options, schema) if options.pushdown else PlainReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return StreamReader(SourceOptions.of(self.options), schema)
 
 
 class PlainReader(DataSourceReader):  # type: ignore[misc]
@@ -80,24 +88,128 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
         where: list[Any] = [expression_from_json(each) for each in self.pushed]
         if self.options.filter is not None:
             where.append(parse_sql(self.options.filter))
-        columns = resolve_schema_columns(self._schema(), table)
-        scan = make_scan(table, ScanRequest.parse(where, columns, self.limit))
-        reader = get_task_reader(scan)
-        text = serialize_reader(reader)
-        tasks = scan.plan().tasks
-        return [
-            InputPartition((text, packed)) for packed in serialize_task_groups(reader, limit_tasks(tasks, self.limit))
-        ]
+        columns = resolve_schema_columns(_parse_schema(self.schema_text), table)
+        return make_partitions(make_scan(table, ScanRequest.parse(where, columns, self.limit)), self.limit)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:
-            return  # Spark creates an empty partition if there are none
-        asked = self._schema()
-        for batch in read_packed(*partition.value):
-            yield convert_rows(batch, to_requested_schema(batch.schema, asked))
+        return read_partition(partition, self.schema_text)
 
-    def _schema(self) -> StructType:
-        return StructType.fromJson(json.loads(self.schema_text))
+
+def make_partitions(scan: Scan, limit: int | None = None) -> list[InputPartition]:
+    """Return the tasks of a scan, packed as Spark sends them to the processes that read."""
+    reader = get_task_reader(scan)
+    text = serialize_reader(reader)
+    packed = serialize_task_groups(reader, limit_tasks(scan.plan().tasks, limit))
+    return [InputPartition((text, each)) for each in packed]
+
+
+def read_partition(partition: InputPartition, schema_text: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of packed tasks in the types of a schema."""
+    if partition.value is None:
+        return  # Spark creates an empty partition if there are none
+    asked = _parse_schema(schema_text)
+    for batch in read_packed(*partition.value):
+        yield convert_rows(batch, to_requested_schema(batch.schema, asked))
+
+
+def _parse_schema(text: str) -> StructType:
+    return StructType.fromJson(json.loads(text))
+
+
+# --- Streams --------------------------------------------------------------------------------------------------------
+#
+# An offset names the last version whose rows were read: `{"version": 17, "whole": false}`. Spark stores it in the
+# checkpoint of the query, and repeats a failed batch with the same two offsets. The rows between two versions never
+# change, so each row is read once. `whole` is the state before the first batch: that batch reads the table as it is at
+# its end, unless `starting_version` asks for the rows of one version and later ones.
+
+
+class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Reads the rows that were added to a table since a version."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema_text = schema.json()
+        table = self._open()
+        columns = to_row_schema(table.schema).names
+        self.has_all_columns = schema.fieldNames() == columns
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
+        start = self.options.starting_version
+        if start is None:
+            return {"version": None, "whole": True}
+        table = self._open()
+        versions = [None, *table.list_versions_after(None)]
+        if start not in versions:
+            raise VersionNotFound(
+                f"starting_version {start} is not a version of {table.name}. Versions: {versions[1]} to {versions[-1]}"
+                if len(versions) > 1
+                else f"starting_version {start}: {table.name} has no version yet"
+            )
+        return {"version": versions[versions.index(start) - 1], "whole": False}
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
+        version = self._open().version
+        return {"version": version, "whole": version is None}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        table = self._open()
+        if table.version != end["version"]:
+            table = table.at(str(end["version"]))
+        self._check_columns(table)
+        if start["whole"]:
+            return make_partitions(self._make_scan(table))
+        found = []
+        for version in table.list_versions_after(start["version"]):
+            commit = table.read_commit(version)
+            if commit.changes_rows and not self.options.skip_change_commits:
+                raise UnsupportedFeature(
+                    f"version {version} of {table.name} changed or deleted rows that the stream has read. Use the "
+                    "option skip_change_commits to pass over such versions, or start again without the checkpoint"
+                )
+            if len(commit.added) and not commit.changes_rows:
+                found += make_partitions(self._make_scan(table, version, commit.added))
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, self.schema_text)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Keep nothing: a table needs not know who read it."""
+
+    def stop(self) -> None:
+        """Keep nothing: tables are opened anew for each batch."""
+
+    def _open(self) -> Any:
+        table = self.options.open()
+        if not isinstance(table, HasCommits):
+            raise UnsupportedFeature(
+                f"{table.name} is a {table.format} table, which has no versions: a stream needs Delta or Iceberg"
+            )
+        return table
+
+    def _make_scan(self, table: Any, version: int | None = None, added: pa.Array | None = None) -> Scan:
+        """Return the scan of a table, or of the files that one version added to it."""
+        where = None if self.options.filter is None else parse_sql(self.options.filter)
+        request = ScanRequest.parse(where, resolve_schema_columns(_parse_schema(self.schema_text), table), None)
+        if added is None:
+            return make_scan(table, request)
+        then = table.at(str(version))
+        # A filter may use columns that the table did not have then.
+        is_same = then.schema.equals(table.schema)
+        predicate = make_table_predicate(where, table) if is_same else Predicate(TRUE)
+        listing = then.list_files(predicate, LEVELS if is_same else ())
+        is_added = np.asarray(pc.is_in(listing.files["path"], value_set=added))
+        chosen = replace(listing.take(np.flatnonzero(is_added)), matched=None)
+        return make_scan(table, request, lambda _: chosen)
+
+    def _check_columns(self, table: TableSource) -> None:
+        known = _parse_schema(self.schema_text).fieldNames()
+        new = [name for name in to_row_schema(table.schema).names if name not in known]
+        if new and self.has_all_columns:
+            raise UnsupportedFeature(
+                f"{name_state(table)} has the new column {new[0]!r}: start the query again, with the same checkpoint"
+            )
 
 
 class NoRows(DataSource):  # type: ignore[misc]
@@ -203,6 +315,8 @@ def resolve_schema_columns(schema: StructType, table: TableSource) -> list[str]:
 # | `index`                       | the location of the statistics index, or `false` to use none        |
 # | `merge_schema`, `allow_outside`, `relocate`, `partitioning.…` | as the arguments of `tamis.open` of these names |
 # | `int96`                       | `instant` or `local`, as the argument of `tamis.open`               |
+# | `starting_version`            | of a stream: the first version or snapshot whose new rows are read  |
+# | `skip_change_commits`         | `true`: a stream passes over versions that changed or deleted rows  |
 # | `storage.…`                   | a storage option, such as `storage.aws_region`                      |
 #
 # Names are case-insensitive, with or without underscores; `versionAsOf` and `timestampAsOf` are accepted too.
@@ -222,6 +336,8 @@ _NAMES = (
     "allow_outside",
     "relocate",
     "int96",
+    "starting_version",
+    "skip_change_commits",
 )
 _STORAGE, _CATALOG, _PARTITIONING = "storage.", "catalog.", "partitioning."
 
@@ -250,6 +366,8 @@ class SourceOptions:
     relocate: bool = True
     partitioning: tuple[tuple[str, str], ...] = ()
     int96: Any = "instant"
+    starting_version: int | None = None
+    skip_change_commits: bool = False
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SourceOptions:
@@ -294,6 +412,8 @@ class SourceOptions:
             _parse_boolean(given, "relocate", default=True),
             _select_prefixed(given, _PARTITIONING),
             str(given.get("int96", "instant")).strip().lower(),
+            _parse_number(given, "starting_version"),
+            _parse_boolean(given, "skip_change_commits", default=False),
         )
 
     def open(self) -> TableSource:

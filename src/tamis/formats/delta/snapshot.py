@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
 from tamis.formats.delta.checkpoint.checkpoints import OpenedCheckpoint, open_checkpoint
-from tamis.formats.delta.log.actions import decode_file_actions
+from tamis.formats.delta.log.actions import decode_data_changes, decode_file_actions
 from tamis.formats.delta.log.commit_timestamps import (
     find_timestamp,
     find_version_at,
@@ -291,6 +291,15 @@ class Snapshot:
 
     def _make_source_key(self, file: LogFile) -> Hashable:
         return ("checkpoint", self.storage.uri, file)
+
+    def read_commit(self, version: int) -> pa.Table:
+        """Return the file actions of one commit up to this version: see `decode_data_changes`."""
+        file = self._listing.get_commit(version)
+        if file is None:
+            raise VersionNotFound(
+                f"commit {version} of {self.storage.uri} is gone: the log was cleaned up. Start at a later version"
+            )
+        return decode_data_changes(read_actions(self.storage, [file]))
 
     def history(self, limit: int | None = None) -> pa.Table:
         """Return the commits up to this version that still exist, newest first: see

@@ -30,7 +30,7 @@ from tamis.formats.file_funnel import LOGICAL_ROWS, SKIPPING_NOTES, FileRequest,
 from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.formats.function_results import UNKNOWN
 from tamis.formats.jobs import SPARK, Planning
-from tamis.formats.source import MODIFIED, FileIndex, FileListing, IndexSupport, to_single_array
+from tamis.formats.source import MODIFIED, Commit, FileIndex, FileListing, IndexSupport, to_single_array
 from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import make_immutable_marker
 from tamis.io.storage import Storage
@@ -243,6 +243,16 @@ class DeltaTable:
 
     def history(self, limit: int | None = None) -> pa.Table:
         return self.snapshot.history(limit)
+
+    def list_versions_after(self, version: int | None) -> Sequence[int]:
+        return range(0 if version is None else version + 1, self.version + 1)
+
+    def read_commit(self, version: int) -> Commit:
+        actions = self.snapshot.read_commit(version)
+        changes = actions.filter(actions["data_change"])
+        added = to_single_array(changes.filter(changes["is_add"])["path"])
+        paths = resolve_paths(self.storage, added, allow_outside=self.allow_outside)
+        return Commit(paths, not pc.all(changes["is_add"], min_count=0).as_py())
 
     def with_tuning(self, tuning: Tuning) -> DeltaTable:
         return replace(self, snapshot=replace(self.snapshot, storage=self.storage.with_tuning(tuning)))

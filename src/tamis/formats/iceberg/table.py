@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
+from tamis.errors import VersionNotFound
 from tamis.expr.nodes import TRUE, Column
 from tamis.formats.constants import add_partitions, read_partitions
 from tamis.formats.file_funnel import FileRequest
@@ -29,7 +30,15 @@ from tamis.formats.iceberg.planning.file_request import Layout, Request
 from tamis.formats.iceberg.planning.plan_files import IcebergFileRows, make_listing, plan_files
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.formats.jobs import Planning
-from tamis.formats.source import LEVELS, FileIndex, FileListing, FilesWithDeletedValues, IndexSupport
+from tamis.formats.source import (
+    LEVELS,
+    Commit,
+    FileIndex,
+    FileListing,
+    FilesWithDeletedValues,
+    IndexSupport,
+    to_single_array,
+)
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.leaves import FieldPath, list_flat_paths
@@ -245,6 +254,26 @@ class IcebergTable:
 
     def history(self, limit: int | None = None) -> pa.Table:
         return read_history(self.metadata, self.version, limit)
+
+    def list_versions_after(self, version: int | None) -> Sequence[int]:
+        found: list[int] = self.history()["snapshot_id"].to_pylist()
+        if version is not None and version not in found:
+            raise VersionNotFound(
+                f"snapshot {version} of {self.name} is not an ancestor of snapshot {self.version}: it expired, or the "
+                "table was rolled back. Start again, at a snapshot that exists"
+            )
+        return found[: None if version is None else found.index(version)][::-1]
+
+    def read_commit(self, version: int) -> Commit:
+        history = self.history()
+        row = history.slice(history["snapshot_id"].to_pylist().index(version), 1).to_pylist()[0]
+        if row["operation"] == "replace":
+            return Commit(pa.array([], types.STRING), changes_rows=False)
+        added = to_single_array(self.at(str(version)).list_files(Predicate(TRUE), ()).files["path"])
+        if row["parent_id"] is not None:
+            before = self.at(str(row["parent_id"])).list_files(Predicate(TRUE), ()).files["path"]
+            added = added.filter(pc.invert(pc.is_in(added, value_set=to_single_array(before))))
+        return Commit(added, changes_rows=row["operation"] != "append")
 
     def with_tuning(self, tuning: Tuning) -> IcebergTable:
         relocation = replace(self.opened.relocation, storage=self.storage.with_tuning(tuning))

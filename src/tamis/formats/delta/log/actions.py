@@ -82,6 +82,20 @@ def decode_file_actions(lines: ActionLines, partition_names: Sequence[str]) -> p
     return pa.Table.from_batches(batches, FILE_ACTIONS)
 
 
+def decode_data_changes(lines: ActionLines) -> pa.Table:
+    """Return the `path` of each file action, whether it `is_add`, and whether it is a `data_change`."""
+    file = pa.struct([("path", pa.string()), ("dataChange", pa.bool_())])
+    found = pa.concat_tables(
+        [pa.schema([("add", file), ("remove", file)]).empty_table()]
+        + [decoded for decoded, _ in _decode(lines, pa.schema([("add", file), ("remove", file)]))]
+    ).combine_chunks()
+    add, remove = (pc.struct_field(found[name], ["path"]) for name in ("add", "remove"))
+    changes = (pc.struct_field(found[name], ["dataChange"]) for name in ("add", "remove"))
+    # The protocol requires the field, but some writers leave it out where it is true.
+    is_change = pc.coalesce(*changes, pa.scalar(True))
+    return pa.table({"path": pc.coalesce(add, remove), "is_add": pc.is_valid(add), "data_change": is_change})
+
+
 def _build_log_schema(mentioned: Collection[str], partition_names: Sequence[str]) -> pa.Schema:
     """Return the fields to parse. Optional fields that occur nowhere are left out: to fill a column with nulls takes as
     long as to parse it."""
@@ -180,6 +194,8 @@ def _coerce(value: Any, data_type: pa.DataType) -> Any:
         if isinstance(number, float) and not number.is_integer():
             raise ValueError(f"expected an integer, found {value!r:.80}")
         return int(number)
+    if pa.types.is_boolean(data_type) and isinstance(value, bool):
+        return value
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
