@@ -321,9 +321,41 @@ def test_file_batches_have_all_files_with_a_selection_vector(table: Path, where:
     assert len(found) > 1
     assert all(each.selection.null_count == 0 for each in found)
     everything = pa.Table.from_batches([each.batch for each in found])
-    assert everything.sort_by("path").equals(opened.scan().plan("files").files.sort_by("path").combine_chunks())
+    # Planning does not read the row counts of all files.
+    listed = {file["path"]: file for file in opened.files().to_pylist()}
+    assert len(listed) == len(FILES)
+    assert {file["path"]: file | {"num_records": 60} for file in everything.to_pylist()} == {
+        path: file | {"num_records": 60} for path, file in listed.items()
+    }
+    assert set(everything["num_records"].to_pylist()) <= {None, 60}
     kept = pa.Table.from_batches([each.batch.filter(each.selection) for each in found], everything.schema)
     assert sorted(kept["path"].to_pylist()) == sorted(plan.files["path"].to_pylist())
+    if depth == "files":
+        assert kept.sort_by("path").equals(plan.files.sort_by("path").combine_chunks())
+
+
+class OddIds(ArrowExpressionHandler):
+    """Answers as Arrow does, but every second row of a batch is FALSE: no other handler has this selection."""
+
+    def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> Any:
+        evaluator = super().predicate_evaluator(schema, predicate)
+
+        class Evaluator:
+            def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
+                every_second = pa.array([row % 2 == 0 for row in range(batch.num_rows)])
+                return pc.and_(evaluator.eval(batch, selection), every_second)
+
+        return Evaluator()
+
+
+@pytest.mark.parametrize("where", ["kind = 1", "day > DATE '2024-02-28'", "kind = 2 AND id < 400"])
+def test_the_handler_of_a_table_computes_the_selection_of_file_batches(table: Path, where: str) -> None:
+    ours = tamis.open(table).scan(where).plan("files")
+    plan = tamis.open(table, handler=OddIds()).scan(where).plan("files")
+    assert plan.num_files < ours.num_files
+    selected = [path for each in plan.file_batches() for path in each.batch.filter(each.selection)["path"].to_pylist()]
+    assert sorted(selected) == sorted(plan.files["path"].to_pylist())
+    assert len([path for each in plan.file_batches() for path in each.batch["path"].to_pylist()]) == len(FILES)
 
 
 def test_a_selection_vector_goes_into_an_evaluator(table: Path) -> None:
