@@ -28,7 +28,7 @@ from builders.values.choices import SeededChoices
 from builders.values.predicates import draw_predicate
 from builders.values.random_rows import make_subject
 from tamis.expr.evaluate import to_physical_value
-from tamis.expr.nodes import Call, Column, Expr, Literal, walk
+from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns, walk
 from tamis.skipping.handler import ArrowExpressionHandler
 from tamis.tuning import Tuning
 
@@ -306,6 +306,30 @@ def test_a_session_with_policies_has_only_its_own_handler(tmp_path: Path) -> Non
     session = tamis.connect(policies={"tables": {}})
     with pytest.raises(tamis.TamisError, match="a session with policies has one handler"):
         session.open(write_hive(tmp_path / "t"), handler=DuckdbHandler())
+
+
+class RecordPredicates(ArrowExpressionHandler):
+    def __init__(self, *, takes_parsed_values: bool) -> None:
+        super().__init__()
+        self.takes_parsed_values = takes_parsed_values
+        self.functions: set[str] = set()
+        self.columns: set[tuple[str, ...]] = set()
+
+    def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> Any:
+        self.functions |= {node.function for node in walk(predicate) if isinstance(node, Call)}
+        self.columns |= {column.path for column in find_columns(predicate)}
+        return super().predicate_evaluator(schema, predicate)
+
+
+def test_a_handler_says_whether_it_takes_parsed_partition_values(tmp_path: Path) -> None:
+    folder = write_delta(tmp_path / "t")
+    texts, parsed = (RecordPredicates(takes_parsed_values=takes) for takes in (False, True))
+    plans = [describe_plan(tamis.open(folder, handler=each), "kind = 1 AND id < 200") for each in (texts, parsed)]
+    assert plans[0] == plans[1]
+    assert ("add", "partitionValues") in texts.columns
+    assert {"element_at", "partition_value"} <= texts.functions
+    assert ("add", "partitionValues_parsed", "kind") in parsed.columns
+    assert not {"element_at", "partition_value"} & parsed.functions
 
 
 # --- Selection vectors ------------------------------------------------------------------------------------------------

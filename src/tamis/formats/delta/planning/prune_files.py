@@ -72,7 +72,7 @@ from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.formats.source import MODIFIED
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
-from tamis.skipping.handler import ARROW
+from tamis.skipping.handler import TakesParsedValues
 from tamis.skipping.metadata import ROW_COUNT, concatenate_metadata, make_partition_bounds, metadata_names
 from tamis.skipping.predicate import Predicate, get_partition_name
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -231,6 +231,8 @@ class PartPruner:
         self._request = request
         self._threads = threads
         self._keep = keep
+        handler = request.predicate.handler
+        self._takes_parsed_values = isinstance(handler, TakesParsedValues) and handler.takes_parsed_values
         self._rewritten: dict[tuple[str, ...], tuple[Conjunct, ...]] = {}
 
     def make_empty(self) -> PrunedFiles:
@@ -444,7 +446,7 @@ class PartPruner:
         request, values, counts = self._request, joined.values, joined.counts
         distinct = np.flatnonzero(counts)
         conjuncts = self._rewrite_conjuncts(partitions.column_names)
-        if request.predicate.handler is ARROW and partitions.num_columns:
+        if self._takes_parsed_values and partitions.num_columns:
             units = make_parsed_batch(partitions if len(distinct) == len(counts) else partitions.take(distinct))
         else:
             units = make_scan_file_batch(values.strings.take(distinct))
@@ -462,16 +464,13 @@ class PartPruner:
         return admitted, matched, outcomes
 
     def _rewrite_conjuncts(self, names: Sequence[str]) -> tuple[Conjunct, ...]:
-        """Return the partition conjuncts over the log's actions; `names` are the readable partition columns.
-
-        Arrow's handler has the values of the actions already parsed.
-        """
+        """Return the partition conjuncts over the log's actions; `names` are the readable partition columns."""
         request = self._request
         found = self._rewritten.get(tuple(names))
         if found is None:
             schema = make_partition_schema(self._metadata, request.predicate.partition_texts)
             schema = pa.schema([field for field in schema if field.name in names])
-            parsed = request.predicate.handler is ARROW
+            parsed = self._takes_parsed_values
             found = tuple(rewrite_conjunct(each, schema, parsed=parsed) for each in request.partition_conjuncts)
             self._rewritten[tuple(names)] = found
         return found
