@@ -134,9 +134,9 @@ class ScanPlan:
     def file_batches(self) -> Iterator[FilteredBatch]:
         """Yield all files of the table in batches, each with the selection of files that this plan reads.
 
-        The columns are those of a plan to files; row counts that planning does not read are null. A plan does not keep
-        the files that it skips: its batches are pruned once more, from metadata that is often cached. A plan under a
-        policy has none.
+        The columns are those of a plan to files. Row counts that planning does not read are null, and so are partition
+        values of skipped files that are invalid for their type. A plan does not keep the files that it skips: its
+        batches are pruned once more, from metadata that is often cached. A plan under a policy has none.
         """
         return iter(()) if self._filter_files is None else self._filter_files()
 

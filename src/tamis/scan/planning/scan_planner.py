@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, MissingFile, make_argument_error, suggest_name
 from tamis.expr.nodes import FALSE, Column, Expr
+from tamis.formats.constants import name_partition
 from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource, make_table_predicate
 from tamis.io.counters import IoCounters
 from tamis.scan.planning.plan import DEPTHS, FilteredBatch, PlannedFiles, ScanPlan, describe_files
@@ -246,7 +247,8 @@ class ScanPlanner:
                 )
                 selection[selection] = np.asarray(left)
                 done += len(own)
-            files = describe_files(each.files, source=self.source).combine_chunks()
+            unreadable = {name_partition(name) for name in self.listing.unreadable} & set(each.files.column_names)
+            files = describe_files(each.files.drop_columns(list(unreadable)), source=self.source).combine_chunks()
             start = 0
             for batch in files.to_batches(max_chunksize=self.storage.tuning.max_batch_rows):
                 yield FilteredBatch(batch, pa.array(selection[start : start + batch.num_rows]))
