@@ -276,15 +276,16 @@ def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
 
 def check_file_batches(format: Format, choices: Choices, table: RowTable) -> None:
     """O10: the batches of a plan have every file of the table, and their selection vectors select those of the plan."""
-    everything = _identify_files(table.scan().plan("files").files)
+    files = table.scan().plan("files").files
     for where in (None, *(predicate.expr for predicate in table.predicates)):
         levels = choices.some_of(list(LEVELS), 0, len(LEVELS)) if choices.one_of([True, False]) else LEVELS
         limit = choices.one_of([None, None, choices.number(0, 6)])
         scan = table.scan(where, levels=levels, limit=limit, tuning=format.vary(choices, format.tuning))
         plan = scan.plan(choices.one_of(["files", "files", "pages"]))
         batches = list(plan.file_batches())
-        assert _identify_files(pa.Table.from_batches([each.batch for each in batches])) == everything, where
-        selected = pa.Table.from_batches([each.batch.filter(each.selection) for each in batches])
+        found = pa.Table.from_batches([each.batch for each in batches], files.schema)
+        assert _identify_files(found) == _identify_files(files), where
+        selected = pa.Table.from_batches([each.batch.filter(each.selection) for each in batches], files.schema)
         columns = [name for name in plan.files.column_names if not name.endswith("_to_read")]
         assert _identify_files(selected) == _identify_files(plan.files.select(columns)), (where, levels, limit)
 
