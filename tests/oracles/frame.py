@@ -151,6 +151,7 @@ class Format:
         "O3": 4,
         "O5": 4,
         "O9": 3,
+        "O10": 3,
         "limit": 2,
         "versions": 1,
     }
@@ -271,6 +272,27 @@ def check_limit(format: Format, choices: Choices, table: RowTable) -> None:
         assert found <= Counter(table.identify(expected)), (where, table.notes)
         count = table.scan(where, limit=limit, tuning=format.tuning).count()
         assert count == min(limit, expected.num_rows), (where, table.notes)
+
+
+def check_file_batches(format: Format, choices: Choices, table: RowTable) -> None:
+    """O10: the batches of a plan have every file of the table, and their selection vectors select those of the plan."""
+    files = table.scan().plan("files").files
+    for where in (None, *(predicate.expr for predicate in table.predicates)):
+        levels = choices.some_of(list(LEVELS), 0, len(LEVELS)) if choices.one_of([True, False]) else LEVELS
+        limit = choices.one_of([None, None, choices.number(0, 6)])
+        scan = table.scan(where, levels=levels, limit=limit, tuning=format.vary(choices, format.tuning))
+        plan = scan.plan(choices.one_of(["files", "files", "pages"]))
+        batches = list(plan.file_batches())
+        found = pa.Table.from_batches([each.batch for each in batches], files.schema)
+        assert _identify_files(found) == _identify_files(files), where
+        selected = pa.Table.from_batches([each.batch.filter(each.selection) for each in batches], files.schema)
+        columns = [name for name in plan.files.column_names if not name.endswith("_to_read")]
+        assert _identify_files(selected) == _identify_files(plan.files.select(columns)), (where, levels, limit)
+
+
+def _identify_files(files: pa.Table) -> list[str]:
+    """Return the files with all that is known of them, but row counts, which not every plan reads."""
+    return sorted(map(repr, files.drop_columns(["num_records"]).to_pylist()))
 
 
 # --- Units: O3 to O6 --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Scans of every format against the oracle: O1, O2 and O9 over random tables, data, layouts and predicates."""
+"""Scans of every format against the oracle: O1, O2, O9 and O10 over random tables, data, layouts and predicates."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from oracles.formats.pages import PAGES, PAGES_OF_TABLES
 from oracles.frame import (
     Format,
     check_all_subsets,
+    check_file_batches,
     check_levels,
     check_limit,
     check_proofs,
@@ -42,6 +43,11 @@ def test_O2_rows_of_p_and_not_p_and_p_is_null_are_all_rows(format: Format) -> No
 @parametrize_formats([*FORMATS, INDEXED_HIVE])
 def test_O9_what_files_prove_is_not_proven_again_and_changes_nothing(format: Format) -> None:
     format.check("O9", check_proofs)
+
+
+@parametrize_formats([HIVE, DELTA, DELTALAKE, ICEBERG, PYICEBERG, INDEXED_HIVE])
+def test_O10_file_batches_have_all_files_and_select_those_of_the_plan(format: Format) -> None:
+    format.check("O10", check_file_batches)
 
 
 @parametrize_formats([DELTA_VERSIONS, ICEBERG_SNAPSHOTS, INDEXED_DELTA_VERSIONS])

@@ -28,7 +28,7 @@ from builders.values.choices import SeededChoices
 from builders.values.predicates import draw_predicate
 from builders.values.random_rows import make_subject
 from tamis.expr.evaluate import to_physical_value
-from tamis.expr.nodes import Call, Column, Expr, Literal, walk
+from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns, walk
 from tamis.skipping.handler import ArrowExpressionHandler
 from tamis.tuning import Tuning
 
@@ -308,6 +308,30 @@ def test_a_session_with_policies_has_only_its_own_handler(tmp_path: Path) -> Non
         session.open(write_hive(tmp_path / "t"), handler=DuckdbHandler())
 
 
+class RecordPredicates(ArrowExpressionHandler):
+    def __init__(self, *, takes_parsed_values: bool) -> None:
+        super().__init__()
+        self.takes_parsed_values = takes_parsed_values
+        self.functions: set[str] = set()
+        self.columns: set[tuple[str, ...]] = set()
+
+    def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> Any:
+        self.functions |= {node.function for node in walk(predicate) if isinstance(node, Call)}
+        self.columns |= {column.path for column in find_columns(predicate)}
+        return super().predicate_evaluator(schema, predicate)
+
+
+def test_a_handler_says_whether_it_takes_parsed_partition_values(tmp_path: Path) -> None:
+    folder = write_delta(tmp_path / "t")
+    texts, parsed = (RecordPredicates(takes_parsed_values=takes) for takes in (False, True))
+    plans = [describe_plan(tamis.open(folder, handler=each), "kind = 1 AND id < 200") for each in (texts, parsed)]
+    assert plans[0] == plans[1]
+    assert ("add", "partitionValues") in texts.columns
+    assert {"element_at", "partition_value"} <= texts.functions
+    assert ("add", "partitionValues_parsed", "kind") in parsed.columns
+    assert not {"element_at", "partition_value"} & parsed.functions
+
+
 # --- Selection vectors ------------------------------------------------------------------------------------------------
 
 
@@ -321,9 +345,41 @@ def test_file_batches_have_all_files_with_a_selection_vector(table: Path, where:
     assert len(found) > 1
     assert all(each.selection.null_count == 0 for each in found)
     everything = pa.Table.from_batches([each.batch for each in found])
-    assert everything.sort_by("path").equals(opened.scan().plan("files").files.sort_by("path").combine_chunks())
+    # Planning does not read the row counts of all files.
+    listed = {file["path"]: file for file in opened.files().to_pylist()}
+    assert len(listed) == len(FILES)
+    assert {file["path"]: file | {"num_records": 60} for file in everything.to_pylist()} == {
+        path: file | {"num_records": 60} for path, file in listed.items()
+    }
+    assert set(everything["num_records"].to_pylist()) <= {None, 60}
     kept = pa.Table.from_batches([each.batch.filter(each.selection) for each in found], everything.schema)
     assert sorted(kept["path"].to_pylist()) == sorted(plan.files["path"].to_pylist())
+    if depth == "files":
+        assert kept.sort_by("path").equals(plan.files.sort_by("path").combine_chunks())
+
+
+class OddIds(ArrowExpressionHandler):
+    """Answers as Arrow does, but every second row of a batch is FALSE: no other handler has this selection."""
+
+    def predicate_evaluator(self, schema: pa.Schema, predicate: Expr) -> Any:
+        evaluator = super().predicate_evaluator(schema, predicate)
+
+        class Evaluator:
+            def eval(self, batch: pa.RecordBatch, selection: pa.BooleanArray | None = None) -> pa.BooleanArray:
+                every_second = pa.array([row % 2 == 0 for row in range(batch.num_rows)])
+                return pc.and_(evaluator.eval(batch, selection), every_second)
+
+        return Evaluator()
+
+
+@pytest.mark.parametrize("where", ["kind = 1", "day > DATE '2024-02-28'", "kind = 2 AND id < 400"])
+def test_the_handler_of_a_table_computes_the_selection_of_file_batches(table: Path, where: str) -> None:
+    ours = tamis.open(table).scan(where).plan("files")
+    plan = tamis.open(table, handler=OddIds()).scan(where).plan("files")
+    assert plan.num_files < ours.num_files
+    selected = [path for each in plan.file_batches() for path in each.batch.filter(each.selection)["path"].to_pylist()]
+    assert sorted(selected) == sorted(plan.files["path"].to_pylist())
+    assert len([path for each in plan.file_batches() for path in each.batch["path"].to_pylist()]) == len(FILES)
 
 
 def test_a_selection_vector_goes_into_an_evaluator(table: Path) -> None:

@@ -2,6 +2,7 @@
 
 A format says where batches of files come from, and prunes each batch into `PrunedFiles`. What follows is the same
 everywhere: results of batches are concatenated, as many files as a limit needs are taken, and each level is described.
+On request a batch keeps the files that it skips, beside a selection vector: see `FileRequest.with_skipped`.
 A batch may be pruned in an executor. Its result is sent as batches, and the first one holds the metrics.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -84,6 +85,8 @@ class FileRequest:
     with_rows: bool = False
     statistics_columns: tuple[Column, ...] = ()
     """Columns whose statistics are returned with the remaining files. They are not sent to other processes."""
+    with_skipped: bool = False
+    """Whether skipped files are returned too, beside a selection vector. It is not sent to other processes."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -203,6 +206,28 @@ class PrunedFiles:
     metrics: FileMetrics = FileMetrics()
     unreadable: Mapping[str, TableError] = field(default_factory=dict)
     """The error of each partition column with a value, in some of the files, that is invalid for its type."""
+    selection: Bits | None = None
+    """Which of `files` remain, if the skipped ones are among them; None: all. Then there are no metrics."""
+
+    @staticmethod
+    def with_skipped(files: pa.Table, selection: Bits, matched: Bits, **more: Any) -> PrunedFiles:
+        """Return files with a selection of those that remain; `matched` has only these."""
+        of_all = np.zeros((len(selection), matched.shape[1]), bool)
+        of_all[selection] = matched
+        return PrunedFiles(files, of_all, selection=selection, **more)
+
+    def with_selection(self, chosen: npt.NDArray[np.bool_]) -> PrunedFiles:
+        """Return the files with a selection of those that remain so far: one boolean for each."""
+        selection = np.ones(len(self.files), bool) if self.selection is None else self.selection.copy()
+        selection[selection] = chosen
+        return replace(self, selection=selection)
+
+    def drop_skipped(self) -> PrunedFiles:
+        """Return only the files that remain."""
+        if self.selection is None:
+            return self
+        files = self.files.filter(pa.array(self.selection))
+        return replace(self, files=files, matched=self.matched[self.selection], selection=None)
 
     @staticmethod
     def concatenate(each: Sequence[PrunedFiles]) -> PrunedFiles:
@@ -218,6 +243,11 @@ class PrunedFiles:
         )
 
 
+def spread_values(values: pa.Array, selection: Bits) -> pa.Array:
+    """Return values of the selected files for all files, null for the others."""
+    return values.take(pa.array(np.cumsum(selection) - 1, mask=~selection))
+
+
 def limit_files(found: PrunedFiles, limit: int | None) -> PrunedFiles:
     """Return as many of the files as hold `limit` rows, those with known row counts first.
 
@@ -225,10 +255,9 @@ def limit_files(found: PrunedFiles, limit: int | None) -> PrunedFiles:
     """
     if limit is None or not found.matched.all():
         return found
-    rows = found.files[LOGICAL_ROWS].combine_chunks()
-    chosen = find_files_for_limit(rows, limit)
+    chosen = find_files_for_limit(found.files[LOGICAL_ROWS].combine_chunks(), limit)
     files = found.files.take(pa.array(chosen))
-    skipped = len(rows) - len(files)
+    skipped = len(found.files) - len(files)
     by_limit = (ConjunctOutcome(f"limit {limit}", skipped, None),) if skipped else ()
     metrics = replace(
         found.metrics,
@@ -236,6 +265,27 @@ def limit_files(found: PrunedFiles, limit: int | None) -> PrunedFiles:
         of_statistics=found.metrics.of_statistics + by_limit,
     )
     return replace(found, files=files, matched=found.matched[chosen], metrics=metrics)
+
+
+def limit_batches(prune_all: Callable[[], Iterator[PrunedFiles]], limit: int | None) -> Iterator[PrunedFiles]:
+    """Yield batches that have their skipped files, with the selection that `limit_files` makes of them.
+
+    `prune_all` yields the same batches each time. With a limit it runs twice, so that not all files are in memory.
+    """
+    chosen: Bits | None = None
+    if limit is not None:
+        proofs = [(each.files[LOGICAL_ROWS], each.matched) for each in map(PrunedFiles.drop_skipped, prune_all())]
+        if proofs and all(matched.all() for _, matched in proofs):
+            rows = pa.chunked_array([chunk for column, _ in proofs for chunk in column.chunks], types.LONG)
+            chosen = np.zeros(len(rows), bool)
+            chosen[find_files_for_limit(rows.combine_chunks(), limit)] = True
+    for each in prune_all():
+        if chosen is None:
+            yield each
+        else:
+            remaining = len(each.files) if each.selection is None else int(each.selection.sum())
+            yield each.with_selection(chosen[:remaining])
+            chosen = chosen[remaining:]
 
 
 # --- Results of executors ---------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -140,6 +140,31 @@ class FileListing:
 
 
 @dataclass(frozen=True, slots=True)
+class FilteredFiles:
+    """Some files as a listing has them, and which of them a listing for a filter would have."""
+
+    files: pa.Table
+    selection: npt.NDArray[np.bool_]
+
+    @staticmethod
+    def of(
+        listing: FileListing, selection: npt.NDArray[np.bool_] | None, prune: Callable[[FileListing], FileListing]
+    ) -> FilteredFiles:
+        """Prune the selected files of a listing once more; without a selection, all files."""
+        files = listing.files
+        rows = np.arange(len(files)) if selection is None else np.flatnonzero(selection)
+        own = listing.take(rows)
+        left = prune(replace(own, files=own.files.append_column(_ROW, pa.array(rows))))
+        found = np.zeros(len(files), bool)
+        found[left.files[_ROW].to_numpy()] = True
+        return FilteredFiles(files, found)
+
+
+_ROW = "row"
+"""The column with the position of a file among others, while these are pruned."""
+
+
+@dataclass(frozen=True, slots=True)
 class IndexedRowGroups:
     """Metadata of row groups from an index, without footers. Row groups are in the order of the files."""
 
@@ -264,6 +289,15 @@ class TableSource(Protocol):
 
         With `with_rows` the listing has the row counts of files, if the format records them. Its `partitions` have the
         `partition_texts` of the predicate too.
+        """
+        ...
+
+    def filter_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None
+    ) -> Iterator[FilteredFiles]:
+        """Yield all files in the batches in which they are pruned, with the selection of those that `list_files` lists.
+
+        The batches are pruned as for `list_files`, with the predicate's handler, in this process and one at a time.
         """
         ...
 

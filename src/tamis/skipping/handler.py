@@ -7,7 +7,7 @@ it may use its own fast implementation of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -40,8 +40,21 @@ class ExpressionHandler(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesParsedValues(Protocol):
+    """An ExpressionHandler that may have partition values already parsed.
+
+    If so, its predicates have a column `add.partitionValues_parsed.day` in the place of the call
+    `partition_value(element_at(add.partitionValues, 'day'), 'date')`. Parsing is most of a plan with many values.
+    """
+
+    takes_parsed_values: bool
+
+
 class ArrowExpressionHandler:
     """A handler that evaluates with Arrow's vectorised kernels."""
+
+    takes_parsed_values = True
 
     def __init__(self) -> None:
         # Compiled predicates fit batches of any schema. They live as long as an evaluator that uses them, and hold

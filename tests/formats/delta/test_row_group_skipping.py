@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tamis
-from builders.delta.log import DeltaLog, add, remove
+from builders.delta.log import DeltaLog, add, deletion_vector, remove
 from tamis.errors import CorruptFile
 from tamis.formats.delta.checkpoint import checkpoint_rows
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
@@ -127,3 +127,38 @@ def test_a_partition_filter_is_rejected_where_partition_values_have_no_strings(t
         tamis.open(tmp_path).scan(wanted).plan("files")
     with pytest.raises(CorruptFile, match="without partition values"):
         tamis.delta.list_files(tmp_path, filter=wanted)
+
+
+@pytest.mark.parametrize("where", ["day = 2", "id BETWEEN 1250 AND 1349", "day = 9", "city = 'c1' AND id < 700"])
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_file_batches_have_the_files_of_skipped_row_groups(
+    table: tuple[str, Path], where: str, is_cached: bool
+) -> None:
+    opened = tamis.open(table[1])
+    if is_cached:
+        opened.scan().plan("files")
+    plan = opened.scan(where).plan("files")
+    batches = list(plan.file_batches())
+    found = pa.Table.from_batches([each.batch for each in batches])
+    assert sorted(found["path"].to_pylist()) == sorted(opened.files()["path"].to_pylist())
+    selected = pa.Table.from_batches([each.batch.filter(each.selection) for each in batches])
+    assert selected.equals(plan.files.combine_chunks())
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_D1_file_batches_select_one_of_two_files_with_the_same_path(tmp_path: Path, has_checkpoint: bool) -> None:
+    log = DeltaLog(tmp_path, {"id": "long"}, features=["deletionVectors"])
+
+    def make_stats(low: int) -> str:
+        return json.dumps(
+            {"numRecords": 9, "minValues": {"id": low}, "maxValues": {"id": low + 8}, "nullCount": {"id": 0}}
+        )
+
+    vectors = [deletion_vector("x" * 20, offset) for offset in (1, 11)]
+    log.commit(*(add("a", deletionVector=each, size=7, stats=make_stats(10 * n)) for n, each in enumerate(vectors)))
+    if has_checkpoint:
+        log.checkpoint()
+    for where, selection in [("id < 5", [True, False]), ("id > 12", [False, True]), ("id > 3", [True, True])]:
+        (batch,) = tamis.open(tmp_path).scan(where).plan("files").file_batches()
+        assert batch.batch["path"].to_pylist() == [str(tmp_path / "a")] * 2
+        assert batch.selection.to_pylist() == selection

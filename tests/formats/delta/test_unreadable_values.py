@@ -182,3 +182,14 @@ def test_D15_a_generated_partition_column_with_an_invalid_value_prunes_nothing(t
     for table in open_everywhere(tmp_path):
         where = "day = DATE '2022-01-08'"
         assert table.scan(where, ["day"]).to_arrow().num_rows == table.scan(where).count() == 1
+
+
+def test_file_batches_lack_a_column_that_is_unreadable_in_the_plan(tmp_path: Path) -> None:
+    log = DeltaLog(tmp_path, {"p": "integer", "q": "integer", "id": "long"}, partition_columns=["p", "q"])
+    log.commit(*make_two_files(log, "abc", "7"))
+    for where, values in [("q = 0", None), ("q = 1", [None, 7])]:
+        plan = tamis.open(tmp_path).scan(where, ["id"]).plan("files")
+        (found,) = plan.file_batches()
+        assert found.batch.schema.names == plan.files.column_names
+        assert found.batch.filter(found.selection)["path"].to_pylist() == plan.files["path"].to_pylist()
+        assert values is None or sorted(found.batch["p"].to_pylist(), key=str) == sorted(values, key=str)

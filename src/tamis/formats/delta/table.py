@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -23,14 +23,29 @@ from tamis.formats.constants import name_partition
 from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
 from tamis.formats.delta.paths import resolve_paths
 from tamis.formats.delta.planning.checkpoint_job import DeltaFileRows, find_unread_parts, prune_files_in
-from tamis.formats.delta.planning.prune_files import Request, prune_files
+from tamis.formats.delta.planning.prune_files import Request, prune_file_batches, prune_files
 from tamis.formats.delta.schema import DeltaField
 from tamis.formats.delta.snapshot import Snapshot
-from tamis.formats.file_funnel import LOGICAL_ROWS, SKIPPING_NOTES, FileRequest, PrunedFiles, limit_files
+from tamis.formats.file_funnel import (
+    LOGICAL_ROWS,
+    SKIPPING_NOTES,
+    FileRequest,
+    PrunedFiles,
+    limit_batches,
+    limit_files,
+)
 from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.formats.function_results import UNKNOWN
 from tamis.formats.jobs import SPARK, Planning
-from tamis.formats.source import MODIFIED, Commit, FileIndex, FileListing, IndexSupport, to_single_array
+from tamis.formats.source import (
+    MODIFIED,
+    Commit,
+    FileIndex,
+    FileListing,
+    FilteredFiles,
+    IndexSupport,
+    to_single_array,
+)
 from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import make_immutable_marker
 from tamis.io.storage import Storage
@@ -167,6 +182,15 @@ class DeltaTable:
         request = Request.of(asked, self.snapshot.metadata)
         return self._make_listing(prune_files(self.snapshot, request), request, levels)
 
+    def filter_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None
+    ) -> Iterator[FilteredFiles]:
+        asked = FileRequest(predicate, frozenset(levels), limit, with_skipped=True)
+        request = Request.of(asked, self.snapshot.metadata)
+        for found in limit_batches(lambda: prune_file_batches(self.snapshot, request), limit):
+            listing = FileListing(self._resolve_files(found.files)[0], (), matched=found.matched)
+            yield FilteredFiles.of(listing, found.selection, lambda own: self._prune_by_index(own, request, levels))
+
     needs_keys: ClassVar[bool] = False
 
     def list_file_rows(self, files: pa.Table) -> FileListing:
@@ -188,6 +212,9 @@ class DeltaTable:
             reports.insert(0, chosen.metrics.describe_partitions(enabled=request.by_partitions, with_rows=with_rows))
         listed = listed.drop_columns([name_partition(name) for name in chosen.unreadable])
         listing = FileListing(listed, tuple(reports), rows, chosen.matched, chosen.unreadable)
+        return self._prune_by_index(listing, request, levels)
+
+    def _prune_by_index(self, listing: FileListing, request: Request, levels: Collection[str]) -> FileListing:
         if self.index is None or not request.by_statistics:
             return listing
         return self.index.prune_listing(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -33,7 +33,7 @@ from tamis.formats.hive.layout import (
 )
 from tamis.formats.hive.partition_types import add_partition_columns
 from tamis.formats.jobs import Planning
-from tamis.formats.source import FileIndex, FileListing, IndexSupport
+from tamis.formats.source import FileIndex, FileListing, FilteredFiles, IndexSupport
 from tamis.io.listing import FileEntry
 from tamis.io.open_files import OpenFiles
 from tamis.io.storage import Storage
@@ -187,6 +187,16 @@ class HiveTable:
         return (
             listing if self.index is None else self.index.prune_listing(listing, predicate, levels, with_rows=with_rows)
         )
+
+    def filter_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None
+    ) -> Iterator[FilteredFiles]:
+        listed = self.list_files(predicate, levels, limit).files["path"].combine_chunks()
+        directories, step = self.layout.list_directories(), self.storage.tuning.directories_per_call
+        for start in range(0, directories.num_directories, step):
+            files = self.layout.list_files(directories.slice(start, step))
+            # The path of a file in a folder is its identity.
+            yield FilteredFiles(files, np.asarray(pc.is_in(files["path"], value_set=listed)))
 
     def _prune_files(
         self, directories: PartitionDirectories, pruner: DirectoryPruner, predicate: Predicate, limit: int | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -18,7 +18,7 @@ from tamis import types
 from tamis.errors import VersionNotFound
 from tamis.expr.nodes import TRUE, Column
 from tamis.formats.constants import add_partitions, read_partitions
-from tamis.formats.file_funnel import FileRequest
+from tamis.formats.file_funnel import FileRequest, limit_batches
 from tamis.formats.file_rows import KEY
 from tamis.formats.iceberg.deletes.deleted_rows import DeleteReader
 from tamis.formats.iceberg.manifests.manifest_list import DATA, ManifestList, read_manifest_list
@@ -27,7 +27,7 @@ from tamis.formats.iceberg.metadata.table_metadata import Metadata, SelectedSnap
 from tamis.formats.iceberg.partitioning.partition_keys import partition_field_names, read_partition_fields
 from tamis.formats.iceberg.partitioning.specs import Spec, find_filter_sources, list_filter_names
 from tamis.formats.iceberg.planning.file_request import Layout, Request
-from tamis.formats.iceberg.planning.plan_files import IcebergFileRows, make_listing, plan_files
+from tamis.formats.iceberg.planning.plan_files import IcebergFileRows, make_listing, plan_files, prune_file_batches
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.formats.jobs import Planning
 from tamis.formats.source import (
@@ -36,6 +36,7 @@ from tamis.formats.source import (
     FileIndex,
     FileListing,
     FilesWithDeletedValues,
+    FilteredFiles,
     IndexSupport,
     to_single_array,
 )
@@ -182,6 +183,15 @@ class IcebergTable:
     ) -> FileListing:
         """Return the files that may hold a matching row, with statistics of columns."""
         return self._make_listing(FileRequest(predicate, frozenset(levels), statistics_columns=tuple(columns)))
+
+    def filter_files(
+        self, predicate: Predicate, levels: Collection[str], limit: int | None = None
+    ) -> Iterator[FilteredFiles]:
+        request = Request(self.layout, FileRequest(predicate, frozenset(levels), limit, with_skipped=True))
+        relocation = self.opened.relocation
+        for found in limit_batches(lambda: prune_file_batches(self.manifests, request, relocation), limit):
+            assert found.selection is not None
+            yield FilteredFiles(make_listing(found, (), relocation).files, found.selection)
 
     def _make_listing(self, asked: FileRequest) -> FileListing:
         request = Request(self.layout, asked)

@@ -124,7 +124,7 @@ class ScanPlan:
     depth: str
     report: Report
     _planned: PlannedFiles | None = field(default=None, repr=False)
-    _list_all: Callable[[], Iterator[pa.RecordBatch]] | None = field(default=None, repr=False)
+    _filter_files: Callable[[], Iterator[FilteredBatch]] | None = field(default=None, repr=False)
 
     @cached_property
     def tasks(self) -> list[ScanTask]:
@@ -134,12 +134,11 @@ class ScanPlan:
     def file_batches(self) -> Iterator[FilteredBatch]:
         """Yield all files of the table in batches, each with the selection of files that this plan reads.
 
-        The columns are those of `files`. A plan does not keep the files that it skips: they are listed again, from
-        metadata that is often cached. A plan under a policy has none.
+        The columns are those of a plan to files. Row counts that planning does not read are null, and so are partition
+        values of skipped files that are invalid for their type. A plan does not keep the files that it skips: its
+        batches are pruned once more, from metadata that is often cached. A plan under a policy has none.
         """
-        kept = self.files["path"].combine_chunks()
-        for batch in () if self._list_all is None else self._list_all():
-            yield FilteredBatch(batch, pc.is_in(batch.column("path"), value_set=kept))
+        return iter(()) if self._filter_files is None else self._filter_files()
 
     @property
     def num_files(self) -> int:

@@ -12,13 +12,16 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, MissingFile, make_argument_error, suggest_name
-from tamis.expr.nodes import FALSE, TRUE, Column, Expr
+from tamis.expr.nodes import FALSE, Column, Expr
+from tamis.formats.constants import name_partition
 from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource, make_table_predicate
 from tamis.io.counters import IoCounters
-from tamis.scan.planning.plan import DEPTHS, PlannedFiles, ScanPlan, describe_files
+from tamis.scan.planning.plan import DEPTHS, FilteredBatch, PlannedFiles, ScanPlan, describe_files
 from tamis.scan.planning.projection import Path, reject_unsupported_types, resolve_projection
 from tamis.scan.planning.row_groups import RowGroups, remove_deleted_rows, take_rows
 from tamis.scan.planning.slices import SlicePlanner, plan_in_slices
@@ -226,12 +229,30 @@ class ScanPlanner:
 
     def _plan_files(self) -> ScanPlan:
         files = describe_files(self.listing.files, source=self.source)
-        return ScanPlan(files, "files", self.make_report(self.listing), None, self._list_all_files)
+        return ScanPlan(files, "files", self.make_report(self.listing), None, self._filter_files)
 
-    def _list_all_files(self) -> Iterator[pa.RecordBatch]:
-        listing = self.source.list_files(Predicate(TRUE), ())
-        files = describe_files(listing.files, source=self.source).combine_chunks()
-        yield from files.to_batches(max_chunksize=self.storage.tuning.max_batch_rows)
+    def _filter_files(self, read: npt.NDArray[np.integer] | None = None) -> Iterator[FilteredBatch]:
+        """Yield all files with the selection of those of the listing; with `read`, of these files of the listing."""
+        paths, done = self.listing.files["path"], 0
+        is_read = np.zeros(len(paths), bool)
+        is_read[slice(None) if read is None else read] = True
+        for each in self.source.filter_files(self.predicate, self.levels, self.limit):
+            selection = each.selection.copy()
+            if not is_read.all():
+                own = each.files["path"].filter(pa.array(selection))
+                # The files are those of the listing, in its order. But Spark may have listed them in another order.
+                is_same = own.equals(paths.slice(done, len(own)))
+                left = (
+                    is_read[done:][: len(own)] if is_same else pc.is_in(own, value_set=paths.filter(pa.array(is_read)))
+                )
+                selection[selection] = np.asarray(left)
+                done += len(own)
+            unreadable = {name_partition(name) for name in self.listing.unreadable} & set(each.files.column_names)
+            files = describe_files(each.files.drop_columns(list(unreadable)), source=self.source).combine_chunks()
+            start = 0
+            for batch in files.to_batches(max_chunksize=self.storage.tuning.max_batch_rows):
+                yield FilteredBatch(batch, pa.array(selection[start : start + batch.num_rows]))
+                start += batch.num_rows
 
     def _plan_row_groups(self, depth: str) -> ScanPlan:
         report = self.make_report(self.listing)
@@ -240,7 +261,8 @@ class ScanPlanner:
         planned = self._with_tasks(self.listing, row_groups, below)
         for level in (row_groups.report, *below):
             add_level(report, level)
-        return ScanPlan(planned.describe_files_to_read(), depth, report, planned, self._list_all_files)
+        read = np.unique(planned.row_groups.units.file)
+        return ScanPlan(planned.describe_files_to_read(), depth, report, planned, lambda: self._filter_files(read))
 
     def _with_tasks(self, listing: FileListing, row_groups: RowGroups, below: Sequence[LevelReport]) -> PlannedFiles:
         left = self._drop_pruning_conjuncts(self.exclude_deleted_rows(listing.files, row_groups))

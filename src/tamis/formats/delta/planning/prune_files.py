@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import CorruptFile
-from tamis.expr.nodes import Column, find_columns
+from tamis.expr.nodes import TRUE, Column, find_columns
 from tamis.formats.constants import add_partitions
 from tamis.formats.delta.checkpoint.checkpoint_rows import RowGroupSkipper
 from tamis.formats.delta.generated_columns import derive_partition_predicates
@@ -65,13 +65,14 @@ from tamis.formats.file_funnel import (
     Sizes,
     choose_skipping,
     mark_data_conjuncts,
+    spread_values,
     sum_rows,
 )
 from tamis.formats.file_rows import DELETION_VECTOR
 from tamis.formats.source import MODIFIED
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
-from tamis.skipping.handler import ARROW
+from tamis.skipping.handler import TakesParsedValues
 from tamis.skipping.metadata import ROW_COUNT, concatenate_metadata, make_partition_bounds, metadata_names
 from tamis.skipping.predicate import Predicate, get_partition_name
 from tamis.skipping.prune import ConjunctOutcome, prune
@@ -138,9 +139,28 @@ def prune_files(snapshot: Snapshot, request: Request) -> PrunedFiles:
     pruner = PartPruner(snapshot.metadata, request, threads)
     parts = [(part, get_cached_batches(part, snapshot.metadata)) for part in snapshot.list_parts()]
     missing = [part for part, kept in parts if kept is None]
-    found = run_in_threads(pruner.prune, missing, threads)
-    cached = [(part, kept) for part, kept in parts if kept is not None]
-    return PrunedFiles.concatenate([pruner.make_empty(), *found, *pruner.prune_cached(cached)])
+    found = dict(zip(missing, run_in_threads(pruner.prune, missing, threads), strict=True))
+    each = (
+        pruner.prune_cached(run) if is_cached else [found[part] for part, _ in run]
+        for is_cached, run in _group_by_cached(parts)
+    )
+    return PrunedFiles.concatenate([pruner.make_empty(), *chain.from_iterable(each)])
+
+
+def prune_file_batches(snapshot: Snapshot, request: Request) -> Iterator[PrunedFiles]:
+    """Yield the result of each batch, in the order of `prune_files`; only one part is read at a time."""
+    pruner = PartPruner(snapshot.metadata, request, threads=1)
+    parts = [(part, get_cached_batches(part, snapshot.metadata)) for part in snapshot.list_parts()]
+    for is_cached, run in _group_by_cached(parts):
+        yield from pruner.prune_cached(run) if is_cached else chain(*(pruner.prune_batches(part) for part, _ in run))
+
+
+def _group_by_cached(
+    parts: Sequence[tuple[FilePart, list[FileBatch] | None]],
+) -> Iterator[tuple[bool, list[tuple[FilePart, list[FileBatch]]]]]:
+    """Yield runs of parts that are all cached, or all not: files keep the order of the log."""
+    for is_cached, run in groupby(parts, lambda each: each[1] is not None):
+        yield is_cached, [(part, batches or []) for part, batches in run]
 
 
 MAX_PARTS = 8
@@ -211,6 +231,8 @@ class PartPruner:
         self._request = request
         self._threads = threads
         self._keep = keep
+        handler = request.predicate.handler
+        self._takes_parsed_values = isinstance(handler, TakesParsedValues) and handler.takes_parsed_values
         self._rewritten: dict[tuple[str, ...], tuple[Conjunct, ...]] = {}
 
     def make_empty(self) -> PrunedFiles:
@@ -221,8 +243,11 @@ class PartPruner:
         return PrunedFiles(add_partitions(PRUNED_FILE_SCHEMA.empty_table(), partitions), none)
 
     def prune(self, part: FilePart) -> PrunedFiles:
+        """Return the files of a part that remain."""
+        return PrunedFiles.concatenate([self.make_empty(), *self.prune_batches(part)])
+
+    def prune_batches(self, part: FilePart) -> Iterator[PrunedFiles]:
         """Prune the files of a part while reading it, then cache them if they fit."""
-        found = [self.make_empty()]
         kept: list[FileBatch] = []
         weight, capacity = 0, part.storage.tuning.max_cached_log_bytes
         waiting: list[Unit] = []
@@ -231,18 +256,21 @@ class PartPruner:
         for batch, log in read_batches(part, self._metadata, self._request.columns, keep_row_group):
             waiting.append((part, batch, log))
             if sum(each.rows for _, each, _ in waiting) >= part.storage.tuning.max_files_while_reading:
-                found.append(self._prune_together(waiting, JoinedBatches.of(waiting, self._metadata)))
+                yield self._prune_together(waiting, JoinedBatches.of(waiting, self._metadata))
                 waiting = []
             weight += batch.weight
             if self._keep and weight <= capacity:
                 kept.append(batch)
         if waiting:
-            found.append(self._prune_together(waiting, JoinedBatches.of(waiting, self._metadata)))
+            yield self._prune_together(waiting, JoinedBatches.of(waiting, self._metadata))
         if skipper is not None and skipper.skipped:
-            found.append(self._count_skipped(part, skipper))
+            yield from (
+                self._list_skipped(part, skipper)
+                if self._request.asked.with_skipped
+                else [self._count_skipped(part, skipper)]
+            )
         elif self._keep and weight <= capacity:
             cache_batches(part, self._metadata, kept)
-        return PrunedFiles.concatenate(found)
 
     def _make_skipper(self) -> RowGroupSkipper | None:
         """Return the skipper for row groups of a checkpoint; None if the filter cannot skip any."""
@@ -271,6 +299,18 @@ class PartPruner:
         else:
             metrics = FileMetrics(total, replace(total, rows=None), of_statistics=outcomes)
         return replace(self.make_empty(), metrics=metrics)
+
+    def _list_skipped(self, part: FilePart, skipper: RowGroupSkipper) -> Iterator[PrunedFiles]:
+        """Yield the files in skipped row groups, none of which is selected."""
+        asked = FileRequest(Predicate(TRUE), frozenset(), with_skipped=True)
+        whole = PartPruner(self._metadata, Request.of(asked, self._metadata), self._threads)
+        for batch, log in read_batches(
+            part, self._metadata, whole._request.columns, lambda _, row_group: row_group in skipper.skipped
+        ):
+            units = [(part, batch, log)]
+            found = whole._prune_together(units, JoinedBatches.of(units, self._metadata))
+            nothing = np.zeros(len(found.files), bool)
+            yield PrunedFiles.with_skipped(found.files, nothing, self.make_empty().matched)
 
     def prune_cached(self, parts: Sequence[tuple[FilePart, list[FileBatch]]]) -> Iterator[PrunedFiles]:
         """Prune cached parts, many files together: an array's overhead exceeds the cost of its values."""
@@ -341,12 +381,23 @@ class PartPruner:
             chosen, matched = chosen[left], matched[left] | pruned.matched
             rows = None if rows is None else rows.filter(pruned.selection)
             statistics = {name: values.filter(pruned.selection) for name, values in statistics.items()}
+        selection: Bits | None = None
+        if request.asked.with_skipped:
+            selection = np.zeros(len(keep), bool)
+            selection[chosen] = True
+            selection, chosen = selection[joined.live], np.flatnonzero(joined.live)
+            rows = None if rows is None else spread_values(rows, selection)
         files = _select_files(units, np.split(chosen, np.searchsorted(chosen, starts[1:-1])), starts, rows)
         if request.asked.statistics_columns and len(chosen):
             for name in metadata_names(request.asked.statistics_columns, statistics):
                 files = files.append_column(name, statistics[name])
+        if partitions.num_columns:
+            files = add_partitions(files, partitions.take(pa.array(values.codes[chosen])))
+        unreadable = self._find_unreadable(values, np.unique(values.codes[chosen])) if values.typed.wrong else {}
+        if selection is not None:
+            return PrunedFiles.with_skipped(files, selection, matched, unreadable=unreadable)
         return PrunedFiles(
-            add_partitions(files, partitions.take(pa.array(values.codes[chosen]))) if partitions.num_columns else files,
+            files,
             matched,
             FileMetrics(
                 joined.total,
@@ -355,7 +406,7 @@ class PartPruner:
                 of_partitions,
                 of_statistics,
             ),
-            self._find_unreadable(values, np.unique(values.codes[chosen])) if values.typed.wrong else {},
+            unreadable,
         )
 
     def _find_unreadable(self, values: PartitionValues, codes: npt.NDArray[np.integer]) -> dict[str, CorruptFile]:
@@ -395,7 +446,7 @@ class PartPruner:
         request, values, counts = self._request, joined.values, joined.counts
         distinct = np.flatnonzero(counts)
         conjuncts = self._rewrite_conjuncts(partitions.column_names)
-        if request.predicate.handler is ARROW and partitions.num_columns:
+        if self._takes_parsed_values and partitions.num_columns:
             units = make_parsed_batch(partitions if len(distinct) == len(counts) else partitions.take(distinct))
         else:
             units = make_scan_file_batch(values.strings.take(distinct))
@@ -413,16 +464,13 @@ class PartPruner:
         return admitted, matched, outcomes
 
     def _rewrite_conjuncts(self, names: Sequence[str]) -> tuple[Conjunct, ...]:
-        """Return the partition conjuncts over the log's actions; `names` are the readable partition columns.
-
-        Arrow's handler has the values of the actions already parsed.
-        """
+        """Return the partition conjuncts over the log's actions; `names` are the readable partition columns."""
         request = self._request
         found = self._rewritten.get(tuple(names))
         if found is None:
             schema = make_partition_schema(self._metadata, request.predicate.partition_texts)
             schema = pa.schema([field for field in schema if field.name in names])
-            parsed = request.predicate.handler is ARROW
+            parsed = self._takes_parsed_values
             found = tuple(rewrite_conjunct(each, schema, parsed=parsed) for each in request.partition_conjuncts)
             self._rewritten[tuple(names)] = found
         return found

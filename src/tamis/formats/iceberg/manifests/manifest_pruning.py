@@ -47,17 +47,18 @@ class ManifestMetrics:
 
 @dataclass(frozen=True)
 class KeptManifests:
-    """The kept manifests, and the metrics of all manifests."""
+    """The kept and the skipped manifests, and the metrics of all."""
 
     table: pa.Table
     metrics: ManifestMetrics
+    skipped: pa.Table
 
 
 def prune_manifests(manifests: pa.Table, request: Request, location: str) -> KeptManifests:
     """Return the manifests that may hold a file with a matching row, each evaluated under its own partition spec."""
     total = Sizes.of(manifests["length"])
     if not request.by_manifests or not request.predicate.conjuncts or not manifests.num_rows:
-        return KeptManifests(manifests, ManifestMetrics(total, total))
+        return KeptManifests(manifests, ManifestMetrics(total, total), manifests.slice(0, 0))
     keep = np.ones(manifests.num_rows, bool)
     spec_ids = manifests["spec_id"].to_numpy()
     metrics = ManifestMetrics()
@@ -68,8 +69,7 @@ def prune_manifests(manifests: pa.Table, request: Request, location: str) -> Kep
         )
         keep[own] = selection
         metrics += found
-    kept = manifests.filter(pa.array(keep))
-    return KeptManifests(kept, metrics)
+    return KeptManifests(manifests.filter(pa.array(keep)), metrics, manifests.filter(pa.array(~keep)))
 
 
 def get_spec(specs: Mapping[int, Spec], spec_id: int, location: str) -> Spec:

@@ -176,6 +176,7 @@ class FilePruner:
             left = np.asarray(pruned.selection)
             chosen, matched = chosen[left], pruned.matched
             known = {name: values.filter(pruned.selection) for name, values in known.items()}
+        everything = files
         files = files if len(chosen) == files.num_rows else files.take(pa.array(chosen))
         after_partitions = Sizes.of(files["size"])
         of_statistics: Outcomes = ()
@@ -189,6 +190,11 @@ class FilePruner:
             chosen, matched = chosen[left], matched[left] | pruned.matched
             files = files.filter(pruned.selection)
         matched = self._drop_unconfirmed(spec, files, conjuncts, matched)
+        if request.asked.with_skipped:
+            selection = np.zeros(everything.num_rows, bool)
+            selection[chosen] = True
+            found = self._describe_files(spec, everything, given, np.arange(len(selection)))
+            return PrunedFiles.with_skipped(found, selection, matched)
         metrics = FileMetrics(total, after_partitions, Sizes.of(files["size"]), of_partitions, of_statistics)
         found = self._describe_files(spec, files, given, chosen)
         if self._request.asked.statistics_columns:

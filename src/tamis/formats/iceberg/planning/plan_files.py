@@ -20,24 +20,26 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import format_count
-from tamis.expr.nodes import Column, find_columns
+from tamis.expr.nodes import TRUE, Column, find_columns
 from tamis.formats.constants import list_constants
 from tamis.formats.errors import make_corrupt_snapshot_error
 from tamis.formats.file_funnel import (
     LOGICAL_ROWS,
     FileMetrics,
+    FileRequest,
     PrunedFiles,
     Sizes,
     encode_result,
     limit_files,
     make_result_schema,
     prune_in_executors,
+    spread_values,
 )
 from tamis.formats.file_rows import KEY, FileRowsJob, FilesWithStatistics, read_columns
 from tamis.formats.iceberg.deletes.deletes_index import assign_deletes
 from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
 from tamis.formats.iceberg.manifests.manifest_list import DATA, DELETES, ManifestList
-from tamis.formats.iceberg.manifests.manifest_pruning import get_spec, prune_manifests
+from tamis.formats.iceberg.manifests.manifest_pruning import KeptManifests, get_spec, prune_manifests
 from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.formats.iceberg.partitioning.partition_bounds import (
     compute_partition_bounds,
@@ -77,10 +79,7 @@ def plan_files(
     `planning` decides whether executors read the manifests; `name` is the table's name in their jobs.
     """
     storage = relocation.storage
-    location = f"a manifest of '{storage.uri}'"
-    data = prune_manifests(manifests.select_content(DATA), request, location)
-    of_deletes = _prune_delete_manifests(manifests.select_content(DELETES), data.table, request, location)
-    deletes, wrong_lengths = _read_deletes(storage, Manifest.from_table(of_deletes), request)
+    data, deletes, wrong_lengths = _prune_manifests(manifests, request, storage)
     compared = _find_compared_ids(deletes, request)
     groups = group_manifests(Manifest.from_table(data.table))
     size = sum(max(manifest.length, 0) for group in groups for manifest in group)
@@ -93,22 +92,12 @@ def plan_files(
     else:
         each = prune_on_engine(engine, storage, request, compared, groups, name)
     found = PrunedFiles.concatenate([pruner.make_empty(), *each])
-    files = found.files.combine_chunks()
+    found = replace(found, files=found.files.combine_chunks())
     # The tables were copied, and are as large.
     del each
     specs = request.layout.specs
-    paths = relocation.resolve_all(deletes["location"])
-    sizes = relocation.look_up_sizes(paths, to_single_array(deletes["size"]))
-    assigned = assign_deletes(
-        files,
-        deletes.set_column(deletes.column_names.index("size"), "size", sizes),
-        paths,
-        request.layout.columns,
-        {spec_id: spec.is_unpartitioned for spec_id, spec in specs.items()},
-    )
-    rows = _count_remaining_rows(files, assigned.deleted)
-    files = files.append_column("deletes", assigned.deletes).append_column(LOGICAL_ROWS, rows)
-    metrics = replace(found.metrics, after_statistics=Sizes.of(files["size"], rows))
+    files = _add_deletes(found.files, deletes, request.layout, relocation)
+    metrics = replace(found.metrics, after_statistics=Sizes.of(files["size"], files[LOGICAL_ROWS]))
     found = limit_files(replace(found, files=files, metrics=metrics), request.asked.limit)
     metrics = found.metrics
     levels = []
@@ -126,6 +115,59 @@ def plan_files(
     is_on = request.by_statistics or not request.predicate.columns
     of_files = metrics.describe_files([None if is_on else SWITCHED_OFF], with_rows=True)
     return found, [*levels, data.metrics.describe(of_manifests), of_files]
+
+
+def prune_file_batches(manifests: ManifestList, request: Request, relocation: Relocation) -> Iterator[PrunedFiles]:
+    """Yield the result of each group of manifests, in the order of `plan_files`, then the files of skipped manifests.
+
+    The skipped files of a request `with_skipped` have no deletes, and no row counts after deletes.
+    """
+    storage = relocation.storage
+    data, deletes, _ = _prune_manifests(manifests, request, storage)
+    pruner = FilePruner(request, _find_compared_ids(deletes, request))
+    for group in group_manifests(Manifest.from_table(data.table)):
+        found = _prune_group(pruner, storage, group)
+        own = _add_deletes(found.drop_skipped().files, deletes, request.layout, relocation)
+        yield _append_of_selected(found, own)
+    whole = FilePruner(Request(request.layout, FileRequest(Predicate(TRUE), frozenset(), with_skipped=True)))
+    for group in group_manifests(Manifest.from_table(data.skipped)):
+        files = _prune_group(whole, storage, group).files
+        found = PrunedFiles.with_skipped(files, np.zeros(len(files), bool), pruner.make_empty().matched)
+        yield _append_of_selected(found, _add_deletes(files.slice(0, 0), deletes, request.layout, relocation))
+
+
+def _append_of_selected(found: PrunedFiles, own: pa.Table) -> PrunedFiles:
+    """Return files with the deletes of those that are selected."""
+    assert found.selection is not None
+    files = found.files
+    for name in ("deletes", LOGICAL_ROWS):
+        files = files.append_column(name, spread_values(to_single_array(own[name]), found.selection))
+    return replace(found, files=files)
+
+
+def _prune_manifests(
+    manifests: ManifestList, request: Request, storage: Storage
+) -> tuple[KeptManifests, pa.Table, int]:
+    """Return the data manifests, the deletes that may apply to their files, and the number of wrong lengths."""
+    location = f"a manifest of '{storage.uri}'"
+    data = prune_manifests(manifests.select_content(DATA), request, location)
+    of_deletes = _prune_delete_manifests(manifests.select_content(DELETES), data.table, request, location)
+    return data, *_read_deletes(storage, Manifest.from_table(of_deletes), request)
+
+
+def _add_deletes(files: pa.Table, deletes: pa.Table, layout: Layout, relocation: Relocation) -> pa.Table:
+    """Return data files with their deletes, and with their row counts after deletes."""
+    paths = relocation.resolve_all(deletes["location"])
+    sizes = relocation.look_up_sizes(paths, to_single_array(deletes["size"]))
+    assigned = assign_deletes(
+        files,
+        deletes.set_column(deletes.column_names.index("size"), "size", sizes),
+        paths,
+        layout.columns,
+        {spec_id: spec.is_unpartitioned for spec_id, spec in layout.specs.items()},
+    )
+    rows = _count_remaining_rows(files, assigned.deleted)
+    return files.append_column("deletes", assigned.deletes).append_column(LOGICAL_ROWS, rows)
 
 
 def _prune_group(pruner: FilePruner, storage: Storage, group: Sequence[Manifest]) -> PrunedFiles:
