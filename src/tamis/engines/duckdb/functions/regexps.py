@@ -398,9 +398,7 @@ MACROS: Macros = define_macros(
         CASE WHEN x IS NULL OR most IS NULL THEN NULL WHEN most <= 0 OR length(x) <= most THEN string_split(x, '')
         WHEN most = 1 THEN [x] ELSE list_append(string_split(left(x, most - 1), ''), substring(x, most)) END
     """
-) | {
-    "code_unit_count": (("x",), _UTF_16.format("x")),
-}
+) | {"code_unit_count": (("x",), _UTF_16.format("x"))}
 
 
 # --- Calls ---------------------------------------------------------------------------------------------------------

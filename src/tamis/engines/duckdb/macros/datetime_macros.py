@@ -134,10 +134,7 @@ TEXT_CAST_MACROS: Macros = define_macros(
     rf"""
     short_zones(): MAP {{{", ".join(f"{name!r}: {zone!r}" for name, zone in SHORT_ZONES.items())}}}
     """
-) | {
-    **_define_text_casts("", _write_error, ""),
-    **_define_text_casts("try_", lambda kind: "NULL", "TRY"),
-}
+) | {**_define_text_casts("", _write_error, ""), **_define_text_casts("try_", lambda kind: "NULL", "TRY")}
 
 # --- Macros for intervals: constructors, sums with dates and times, multiplication, division and their texts ----------
 

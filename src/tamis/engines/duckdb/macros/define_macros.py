@@ -27,6 +27,8 @@ def define_macros(text: str) -> Macros:
 
     >>> define_macros("half(x DECIMAL(9, 2), y): x / 2\\nhalf(x):\\n    CASE WHEN x > 0\\n    THEN x / 2 END")
     {'half': [(('x DECIMAL(9, 2)', 'y'), 'x / 2'), (('x',), 'CASE WHEN x > 0 THEN x / 2 END')]}
+    >>> define_macros("a | b(x DATE | TIME): x")
+    {'a': [(('x DATE',), 'x'), (('x TIME',), 'x')], 'b': [(('x DATE',), 'x'), (('x TIME',), 'x')]}
     """
     found: dict[str, list[tuple[tuple[str, ...], list[str]]]] = {}
     body: list[str] = []
