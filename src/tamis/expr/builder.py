@@ -36,6 +36,16 @@ _NAME_PART = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(\.|\Z)")
 _PARENTHESES = "Put each comparison in parentheses, as in (col('a') > 1) & (col('b') < 2)"
 
 
+def _make_operator(function: str, *, is_reflected: bool = False) -> Callable[[Expression, object], Expression]:
+    """Return the method of an operator. A reflected one has the expression as its right operand."""
+
+    def build(self: Expression, other: object) -> Expression:
+        operands = (_to_node(other), self.node) if is_reflected else (self.node, _to_node(other))
+        return Expression(Call(function, operands))
+
+    return build
+
+
 @suggest_method_arguments("Expression")
 class Expression:
     """A value computed for each row: a column, a constant, or an operator or a function applied to such values."""
@@ -163,35 +173,11 @@ class Expression:
 
     # --- Numbers and times
 
-    def __add__(self, other: object) -> Expression:
-        return Expression(Call("+", (self.node, _to_node(other))))
-
-    def __radd__(self, other: object) -> Expression:
-        return Expression(Call("+", (_to_node(other), self.node)))
-
-    def __sub__(self, other: object) -> Expression:
-        return Expression(Call("-", (self.node, _to_node(other))))
-
-    def __rsub__(self, other: object) -> Expression:
-        return Expression(Call("-", (_to_node(other), self.node)))
-
-    def __mul__(self, other: object) -> Expression:
-        return Expression(Call("*", (self.node, _to_node(other))))
-
-    def __rmul__(self, other: object) -> Expression:
-        return Expression(Call("*", (_to_node(other), self.node)))
-
-    def __truediv__(self, other: object) -> Expression:
-        return Expression(Call("/", (self.node, _to_node(other))))
-
-    def __rtruediv__(self, other: object) -> Expression:
-        return Expression(Call("/", (_to_node(other), self.node)))
-
-    def __mod__(self, other: object) -> Expression:
-        return Expression(Call("%", (self.node, _to_node(other))))
-
-    def __rmod__(self, other: object) -> Expression:
-        return Expression(Call("%", (_to_node(other), self.node)))
+    __add__, __radd__ = _make_operator("+"), _make_operator("+", is_reflected=True)
+    __sub__, __rsub__ = _make_operator("-"), _make_operator("-", is_reflected=True)
+    __mul__, __rmul__ = _make_operator("*"), _make_operator("*", is_reflected=True)
+    __truediv__, __rtruediv__ = _make_operator("/"), _make_operator("/", is_reflected=True)
+    __mod__, __rmod__ = _make_operator("%"), _make_operator("%", is_reflected=True)
 
     def __neg__(self) -> Expression:
         return Expression(Call("negate", (self.node,)))

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -89,19 +90,15 @@ def parse_timestamp(text: str) -> tuple[int, bool] | None:
     if match["rest"] is None:
         return days * SECONDS_PER_DAY * NANOSECONDS, False
     clock = _TIME.fullmatch(match["rest"][1:])
-    if clock is None:
+    time = _to_valid_time(clock) if clock is not None else None
+    if clock is None or time is None:
         return None
-    hour, minute, second = (int(clock[part] or 0) for part in ("hour", "minute", "second"))
-    if hour > 23 or minute > 59 or second > 59:
-        return None
-    seconds = days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
+    found = days * SECONDS_PER_DAY * NANOSECONDS + time
     zone = clock["zone"]
-    if zone is not None:
-        offset = _parse_zone_offset(zone.strip(), seconds)
-        if offset is None:
-            return None
-        seconds -= offset
-    return seconds * NANOSECONDS + int((clock["fraction"] or "").ljust(9, "0")), zone is not None
+    if zone is None:
+        return found, False
+    offset = _parse_zone_offset(zone.strip(), found // NANOSECONDS)
+    return None if offset is None else (found - offset * NANOSECONDS, True)
 
 
 def parse_time(text: str) -> int | None:
@@ -113,10 +110,7 @@ def parse_time(text: str) -> int | None:
     clock = _TIME.fullmatch(text.strip())
     if clock is None or clock["minute"] is None or clock["zone"] is not None:
         return None
-    hour, minute, second = (int(clock[part] or 0) for part in ("hour", "minute", "second"))
-    if hour > 23 or minute > 59 or second > 59:
-        return None
-    return (hour * 3600 + minute * 60 + second) * NANOSECONDS + int((clock["fraction"] or "").ljust(9, "0"))
+    return _to_valid_time(clock)
 
 
 def has_nanosecond_digits(text: str) -> bool:
@@ -131,6 +125,13 @@ def _to_valid_days(match: re.Match[str]) -> int | None:
     days = days_from_date(year, month, day)
     # A day that does not exist, as the 31st of April, became a day of the next month.
     return days if date_from_days(days) == (year, month, day) else None
+
+
+def _to_valid_time(clock: re.Match[str]) -> int | None:
+    hour, minute, second = (int(clock[part] or 0) for part in ("hour", "minute", "second"))
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    return (hour * 3600 + minute * 60 + second) * NANOSECONDS + int((clock["fraction"] or "").ljust(9, "0"))
 
 
 def _parse_zone_offset(zone: str, wall_seconds: int) -> int | None:
@@ -306,7 +307,7 @@ def parse_timestamps(texts: pa.StringArray, target: pa.TimestampType) -> pa.Time
             return pc.cast(texts, types.TIMESTAMP).cast(types.LONG).cast(target)
     except pa.ArrowInvalid:
         pass
-    return _parse_distinct(texts, _parse_instant if is_zoned else _parse_wall_clock, types.LONG).cast(target)
+    return _parse_distinct(texts, partial(_parse_microseconds, is_zoned=is_zoned), types.LONG).cast(target)
 
 
 def _parse_distinct(texts: pa.StringArray, read: Callable[[str], int | None], data_type: pa.DataType) -> pa.Array:
@@ -325,17 +326,10 @@ def _parse_days(text: str) -> int | None:
     return days if days is not None and _INT_SMALLEST <= days <= _INT_LARGEST else None
 
 
-def _parse_instant(text: str) -> int | None:
-    found = parse_timestamp(_add_year_sign(text))
-    return None if found is None else _to_microseconds(found[0])
-
-
-def _parse_wall_clock(text: str) -> int | None:
+def _parse_microseconds(text: str, *, is_zoned: bool) -> int | None:
     found = parse_timestamp(_add_year_sign(text))
     # In UTC the local time is the time in the text.
-    return None if found is None or (found[1] and not text.endswith("Z")) else _to_microseconds(found[0])
-
-
-def _to_microseconds(nanoseconds: int) -> int | None:
-    count = nanoseconds // _NANOSECONDS_PER_MICROSECOND
+    if found is None or (found[1] and not is_zoned and not text.endswith("Z")):
+        return None
+    count = found[0] // _NANOSECONDS_PER_MICROSECOND
     return count if _LONG_SMALLEST <= count <= _LONG_LARGEST else None

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import TypeMismatch, add_article, find_lone_surrogate
 from tamis.expr.datetime_text import (
+    INTERVAL_UNITS,
     NANOSECONDS,
     SECONDS_PER_DAY,
     format_date,
@@ -193,29 +194,19 @@ def _from_datetime64(value: np.datetime64) -> Literal:
 
 
 _TIMEDELTA64_UNITS = {
-    "Y": (12, 0, 0),
-    "M": (1, 0, 0),
-    "W": (0, 7, 0),
-    "D": (0, 1, 0),
-    "h": (0, 0, 3600 * NANOSECONDS),
-    "m": (0, 0, 60 * NANOSECONDS),
-    "s": (0, 0, NANOSECONDS),
-    "ms": (0, 0, 1_000_000),
-    "us": (0, 0, 1_000),
-    "ns": (0, 0, 1),
-}
+    "Y": "year", "M": "month", "W": "week", "D": "day", "h": "hour", "m": "minute", "s": "second", "ms": "millisecond",
+    "us": "microsecond", "ns": "nanosecond",
+}  # fmt: skip
 
 
 def _from_timedelta64(value: np.timedelta64) -> Literal:
     unit, step = np.datetime_data(value.dtype)
-    sizes = _TIMEDELTA64_UNITS.get(unit)
-    if sizes is None:
+    if unit not in _TIMEDELTA64_UNITS:
         raise TypeMismatch(f"a numpy {value.dtype} cannot be a literal: {value}. Give it a unit from years to 'ns'")
     if np.isnat(value):
         return Literal(None, types.INTERVAL)
     count = int(value.astype(np.int64)) * step
-    months, days, nanoseconds = (count * size for size in sizes)
-    return Literal((months, days, nanoseconds), types.INTERVAL)
+    return Literal(tuple(count * size for size in INTERVAL_UNITS[_TIMEDELTA64_UNITS[unit]]), types.INTERVAL)
 
 
 def _from_scalar(value: pa.Scalar) -> Literal:

@@ -26,12 +26,7 @@ _NUMBER_WITH_UNDERSCORES = re.compile(r"[0-9][0-9_]*[0-9]")
 
 
 def resolve(
-    column: Leaf,
-    schema: pa.Schema,
-    table: str = "the table",
-    where: str = "where",
-    *,
-    context: AnyExpr | None = None,
+    column: Leaf, schema: pa.Schema, table: str = "the table", where: str = "where", *, context: AnyExpr | None = None
 ) -> Column:
     """Return the column of a schema that a path refers to, with its exact spelling and type.
 

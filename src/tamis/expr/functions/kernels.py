@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -208,19 +209,11 @@ def _to_searchable(values: pa.Array) -> np.ndarray[Any, Any]:
 # --- Logic and NULL -------------------------------------------------------------------------------------------------
 
 
-def and_(call: Call, args: list[Value]) -> Value:
-    return _combine(pc.and_kleene, args)
+def _combine_with(combine: Callable[[Value, Value], Value]) -> Kernel:
+    return lambda call, args: reduce(combine, map(_to_boolean, args))
 
 
-def or_(call: Call, args: list[Value]) -> Value:
-    return _combine(pc.or_kleene, args)
-
-
-def _combine(combine: Callable[[Value, Value], Value], args: list[Value]) -> Value:
-    result = _to_boolean(args[0])
-    for arg in args[1:]:
-        result = combine(result, _to_boolean(arg))
-    return result
+and_, or_ = _combine_with(pc.and_kleene), _combine_with(pc.or_kleene)
 
 
 def _to_boolean(value: Value) -> Value:
@@ -228,16 +221,13 @@ def _to_boolean(value: Value) -> Value:
     return _make_nulls_like(value) if isinstance(value, _NULLS) else value
 
 
-def not_(call: Call, args: list[Value]) -> Value:
-    return pc.invert(_to_boolean(args[0]))
+def _apply(compute: Callable[..., Value]) -> Kernel:
+    """Return the kernel that computes a function of the arguments."""
+    return lambda call, args: compute(*args)
 
 
-def is_null(call: Call, args: list[Value]) -> Value:
-    return pc.is_null(args[0])
-
-
-def is_not_null(call: Call, args: list[Value]) -> Value:
-    return pc.is_valid(args[0])
+not_ = _apply(lambda value: pc.invert(_to_boolean(value)))
+is_null, is_not_null = _apply(pc.is_null), _apply(pc.is_valid)
 
 
 def case(call: Call, args: list[Value]) -> Value:
@@ -253,8 +243,7 @@ def coalesce(call: Call, args: list[Value]) -> Value:
     return pc.coalesce(*typed) if typed else args[0]
 
 
-def partition_filter(call: Call, args: list[Value]) -> Value:
-    return args[0]
+partition_filter = _apply(lambda predicate, json: predicate)
 
 
 # --- Text -----------------------------------------------------------------------------------------------------------
@@ -270,16 +259,9 @@ def like(call: Call, args: list[Value]) -> Value:
     return pc.match_substring_regex(args[0], pattern.regex)
 
 
-def startswith(call: Call, args: list[Value]) -> Value:
-    return pc.starts_with(args[0], args[1].as_py())
-
-
-def endswith(call: Call, args: list[Value]) -> Value:
-    return pc.ends_with(args[0], args[1].as_py())
-
-
-def contains(call: Call, args: list[Value]) -> Value:
-    return pc.match_substring(args[0], args[1].as_py())
+startswith = _apply(lambda text, prefix: pc.starts_with(text, prefix.as_py()))
+endswith = _apply(lambda text, suffix: pc.ends_with(text, suffix.as_py()))
+contains = _apply(lambda text, part: pc.match_substring(text, part.as_py()))
 
 
 MULTI_LETTER_UPPERCASE = (
@@ -317,8 +299,7 @@ def substring(call: Call, args: list[Value]) -> Value:
     return pc.utf8_slice_codeunits(args[0], start, start + max(args[2].as_py(), 0))
 
 
-def length(call: Call, args: list[Value]) -> Value:
-    return pc.cast(pc.utf8_length(args[0]), types.LONG)
+length = _apply(lambda text: pc.cast(pc.utf8_length(text), types.LONG))
 
 
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
@@ -349,16 +330,9 @@ def _add_days(date: Value, days: Value, combine: Callable[[Value, Value], Value]
     return pc.cast(shifted, types.DATE)
 
 
-def multiply(call: Call, args: list[Value]) -> Value:
-    return pc.multiply_checked(*_to_common_numbers(*args))
-
-
-def negate(call: Call, args: list[Value]) -> Value:
-    return pc.negate_checked(_to_wide_number(args[0]))
-
-
-def absolute(call: Call, args: list[Value]) -> Value:
-    return pc.abs_checked(_to_wide_number(args[0]))
+multiply = _apply(lambda left, right: pc.multiply_checked(*_to_common_numbers(left, right)))
+negate = _apply(lambda number: pc.negate_checked(_to_wide_number(number)))
+absolute = _apply(lambda number: pc.abs_checked(_to_wide_number(number)))
 
 
 def _to_common_numbers(left: Value, right: Value) -> tuple[Value, Value]:

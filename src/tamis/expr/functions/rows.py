@@ -357,10 +357,7 @@ def _make_division_row(name: str, aliases: tuple[str, ...] = ()) -> Function:
 
 
 def _make_calendar_part_row(
-    name: str,
-    *larger: str,
-    supports: Callable[[Call], bool] = domains.has_date_or_timestamp,
-    spark: str | None = None,
+    name: str, *larger: str, supports: Callable[[Call], bool] = domains.has_date_or_timestamp, spark: str | None = None
 ) -> Function:
     return Function(
         name, ("time",), types.LONG, 1, 1, monotone=None if larger else Monotone(0, keeps_order=True),

@@ -51,7 +51,7 @@ def from_datafusion(expression: Any) -> Unbound:
 def _translate(node: Any) -> Unbound | Parts:
     kind = node.variant_name()
     if kind == "ScalarFunction":
-        return _translate_function(node)
+        return Parts(node.rex_call_operands(), _get_translation("function", node.rex_call_operator()))
     if kind == "Literal":
         return _translate_literal(node)
     try:
@@ -64,11 +64,7 @@ def _translate(node: Any) -> Unbound | Parts:
         case "Alias":
             return Parts([parts.expr()], lambda args: args[0])
         case "BinaryExpr":
-            operator = parts.op()
-            build = _find_translation(operator)
-            if build is None:
-                raise _make_unsupported_error(f"operator {operator!r}")
-            return Parts([parts.left(), parts.right()], build)
+            return Parts([parts.left(), parts.right()], _get_translation("operator", parts.op()))
         case "InList":
             return Parts([parts.expr(), *parts.list()], _negate_if(parts.negated(), _build_membership))
         case "Between":
@@ -79,17 +75,15 @@ def _translate(node: Any) -> Unbound | Parts:
             if "ilike" in node.rex_call_operator():
                 raise _make_unsupported_error("operator 'ILIKE'")
             escape = [] if parts.escape_char() is None else [literal(parts.escape_char())]
-            return Parts(
-                [parts.expr(), parts.pattern()], _negate_if(parts.negated(), lambda args: _build_like(args, escape))
-            )
+            build = _negate_if(parts.negated(), lambda args: Call("like", (*args, *escape)))
+            return Parts([parts.expr(), parts.pattern()], build)
         case "Case":
             return _translate_case(parts)
         case "Cast" | "TryCast":
             return Parts([parts.expr()], _build_cast(str(node)))
-        case _ if (build := _find_translation(kind)) is not None:
-            return Parts([parts.expr()], build)
         case _:
-            raise _make_unsupported_error(f"node {kind!r}")
+            build = _get_translation("node", kind)  # first, because other nodes may have no such part
+            return Parts([parts.expr()], build)
 
 
 def _make_unsupported_error(what: str) -> ExpressionError:
@@ -109,10 +103,6 @@ def _negate_if(negated: bool, build: Build) -> Build:
 
 def _build_membership(args: tuple[Unbound, ...]) -> Unbound:
     return Call("in", args) if len(args) > 1 else FALSE
-
-
-def _build_like(args: tuple[Unbound, ...], escape: list[Literal]) -> Unbound:
-    return Call("like", (*args, *escape))
 
 
 def _build_division(args: tuple[Unbound, ...]) -> Unbound:
@@ -149,17 +139,12 @@ _TRANSLATIONS: dict[str, Build] = {
 """The operators, nodes and functions that are not one function here."""
 
 
-def _find_translation(name: str) -> Build | None:
+def _get_translation(kind: str, name: str) -> Build:
     named = find_foreign_function(name, lambda row: row.datafusion)
-    return _TRANSLATIONS.get(name) if named is None else partial(build_foreign_call, AS_DATAFUSION, named)
-
-
-def _translate_function(node: Any) -> Parts:
-    name, arguments = node.rex_call_operator(), node.rex_call_operands()
-    build = _find_translation(name)
+    build = _TRANSLATIONS.get(name) if named is None else partial(build_foreign_call, AS_DATAFUSION, named)
     if build is None:
-        raise _make_unsupported_error(f"function {name!r}")
-    return Parts(arguments, build)
+        raise _make_unsupported_error(f"{kind} {name!r}")
+    return build
 
 
 def _build_field(value: Unbound, name: Unbound) -> Unbound:

@@ -88,10 +88,7 @@ def _translate(node: Any) -> Unbound | Parts:
         case {"Alias": [inner, _]}:
             return Parts([inner], lambda args: args[0])
         case {"BinaryExpr": {"left": left, "op": str() as operator, "right": right}}:
-            build = _find_translation(operator)
-            if build is None:
-                raise _make_unsupported_error(f"operator {operator!r}")
-            return Parts([left, right], build)
+            return Parts([left, right], _get_translation("operator", operator))
         case {"Ternary": {"predicate": condition, "truthy": value, "falsy": otherwise}}:
             return Parts([condition, value, otherwise], lambda args: mark(AS_POLARS, Call("case", args)))
         case {"Function": {"input": list() as inputs, "function": function}}:
@@ -135,9 +132,12 @@ _TRANSLATIONS: dict[str, Build] = {
 """The operators and functions that are not one function here."""
 
 
-def _find_translation(name: str) -> Build | None:
+def _get_translation(kind: str, name: str) -> Build:
     named = find_foreign_function(name, lambda row: row.polars)
-    return _TRANSLATIONS.get(name) if named is None else partial(build_foreign_call, AS_POLARS, named)
+    build = _TRANSLATIONS.get(name) if named is None else partial(build_foreign_call, AS_POLARS, named)
+    if build is None:
+        raise _make_unsupported_error(f"{kind} {name!r}")
+    return build
 
 
 def _translate_function(inputs: list[Any], function: Any) -> Unbound | Parts:
@@ -152,8 +152,8 @@ def _translate_function(inputs: list[Any], function: Any) -> Unbound | Parts:
             return Parts(inputs, lambda args: _build_contains(args, is_literal))
         case "StructExpr.FieldByName", str() as field:
             return Parts(inputs, lambda args: build_field(args[0], field, "Polars"))
-        case _, None if (build := _find_translation(name)) is not None:
-            return Parts(inputs, build)
+        case _, None:
+            return Parts(inputs, _get_translation("function", name))
         case _:
             raise _make_unsupported_error(f"function {name!r}")
 

@@ -60,10 +60,7 @@ def to_opaque_call(node: exp.Expr) -> Unbound:
     try:
         text = OpaqueSql(
             node.sql(
-                SparkText,
-                comments=False,
-                normalize_functions=False,
-                unsupported_level=sqlglot_errors.ErrorLevel.RAISE,
+                SparkText, comments=False, normalize_functions=False, unsupported_level=sqlglot_errors.ErrorLevel.RAISE
             )
         )
     except sqlglot_errors.UnsupportedError as error:

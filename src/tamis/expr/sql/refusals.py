@@ -22,11 +22,7 @@ AGGREGATES = frozenset({
 """Spark's aggregate functions."""
 
 _REFUSED: tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...] = (
-    (
-        (exp.Query, exp.Exists),
-        "a subquery cannot be part of a filter",
-        "Run it first and compare with its values",
-    ),
+    ((exp.Query, exp.Exists), "a subquery cannot be part of a filter", "Run it first and compare with its values"),
     ((exp.Window,), "a window function cannot be part of a filter", "A filter sees one row at a time"),
     ((exp.Star,), "* is not a value", "Name the column"),
     (

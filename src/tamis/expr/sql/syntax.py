@@ -382,10 +382,7 @@ _FILTER_HINTS = {
     TokenType.COMMA: "A filter is one expression: join conditions with AND or OR",
     TokenType.ALIAS: "An expression in a filter has no alias",
 }
-_HINTS = {
-    TokenType.DAMP: "Write AND",
-    TokenType.COLON: "Write a field as a.b",
-}
+_HINTS = {TokenType.DAMP: "Write AND", TokenType.COLON: "Write a field as a.b"}
 
 _MISSPELLED = {"=!": "!=", "=<": "<=", "=>": ">=", "><": "<>", "=<>": "<>"}
 """Common misspellings of comparison operators, and the operators they mean."""

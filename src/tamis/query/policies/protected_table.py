@@ -14,17 +14,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import AccessDenied, InvalidArgument, TableError, suggest_method_arguments
 from tamis.expr.functions.table import type_of
-from tamis.expr.nodes import (
-    TRUE,
-    AnyExpr,
-    Column,
-    Expr,
-    Name,
-    and_,
-    find_columns,
-    replace_columns,
-    split_conjuncts,
-)
+from tamis.expr.nodes import TRUE, AnyExpr, Column, Expr, Name, and_, find_columns, replace_columns, split_conjuncts
 from tamis.expr.normalise import normalise
 from tamis.expr.sql.printer import to_display_sql
 from tamis.formats.source import LEVELS, HasCatalogNames, TableSource

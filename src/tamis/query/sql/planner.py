@@ -122,13 +122,7 @@ _SUBQUERY_CLAUSES = {"expressions", "from_", "joins", "where", "hint"}
 
 
 def _join_exists(
-    queries: QueryPlanner,
-    node: Node,
-    scope: Scope,
-    tree: exp.Select,
-    commons: Commons,
-    *,
-    is_semi: bool,
+    queries: QueryPlanner, node: Node, scope: Scope, tree: exp.Select, commons: Commons, *, is_semi: bool
 ) -> Node:
     if any(value and key not in _SUBQUERY_CLAUSES for key, value in tree.args.items()) or has_aggregates(tree):
         raise UnsupportedSql("EXISTS of a query that is not a plain SELECT")

@@ -94,10 +94,7 @@ def _as_column(field: Field) -> Column | None:
 
 class _Converter:
     def __init__(
-        self,
-        block: Block,
-        known: Mapping[Reference, Sequence[Field] | None],
-        parameters: Mapping[str, Any],
+        self, block: Block, known: Mapping[Reference, Sequence[Field] | None], parameters: Mapping[str, Any]
     ) -> None:
         self._block = block
         self._known = known

@@ -140,6 +140,10 @@ _CONTAINS = (
     "CASE WHEN list_contains(spark_plain_comparable(x), item) THEN TRUE "
     "WHEN list_position(x, NULL) IS NOT NULL THEN NULL ELSE list_contains(x, item) END"
 )
+_DAYS = (
+    "CASE WHEN first <= last THEN generate_series(first, last, INTERVAL 1 DAY) "
+    "ELSE generate_series(first, last, -INTERVAL 1 DAY) END"
+)
 _SUM = "list_reduce({}, lambda total, e: total + e{})"
 
 
@@ -212,7 +216,29 @@ MACROS: Macros = define_macros(
     array_remove(x, item):
         CASE WHEN item IS NULL THEN NULL
         ELSE list_filter(spark_plain_comparable(x), lambda e: e IS DISTINCT FROM item) END
+    array_contains(x, item VARCHAR):
+        CASE WHEN typeof(x) <> 'VARCHAR[]' THEN error('the list does not hold texts') ELSE {_CONTAINS} END
+    array_contains(x, item): {_CONTAINS}
     flatten(x): CASE WHEN list_position(x, NULL) IS NOT NULL THEN NULL ELSE flatten(x) END
+    -- Sequences
+    sequence(first BIGINT, last BIGINT):
+        CASE WHEN first <= last THEN generate_series(first, last) ELSE generate_series(first, last, -1) END
+    sequence(first BIGINT, last BIGINT, step BIGINT):
+        CASE WHEN first = last AND step = 0 THEN [first]
+        WHEN step = 0 OR (step > 0 AND first > last) OR (step < 0 AND first < last)
+        THEN error('sequence: the step has the wrong direction') ELSE generate_series(first, last, step) END
+    sequence(first DATE, last DATE):
+        CAST(CASE WHEN first <= last THEN generate_series(CAST(first AS TIMESTAMP), last, INTERVAL 1 DAY)
+        ELSE generate_series(CAST(first AS TIMESTAMP), last, -INTERVAL 1 DAY) END AS DATE[])
+    sequence(first TIMESTAMP, last TIMESTAMP): {_DAYS}
+    sequence(first TIMESTAMPTZ, last TIMESTAMPTZ): {_DAYS}
+    sequence(first DATE, last DATE, step INTERVAL):
+        CASE WHEN date_trunc('day', first + step) <> first + step
+        THEN error('sequence: the step between dates must be whole days')
+        ELSE CAST(spark_times(CAST(first AS TIMESTAMP), CAST(last AS TIMESTAMP), step) AS DATE[]) END
+    sequence(first TIMESTAMP, last TIMESTAMP, step INTERVAL): spark_times(first, last, step)
+    sequence(first TIMESTAMPTZ, last TIMESTAMPTZ, step INTERVAL):
+        CAST(spark_times(CAST(first AS TIMESTAMP), CAST(last AS TIMESTAMP), step) AS TIMESTAMPTZ[])
     times(first, last, step):
         -- Each value is computed from the first, so that the day of the month is not lost: 31 January, 29 February,
         -- 31 March.
@@ -267,50 +293,6 @@ MACROS: Macros = define_macros(
     """
 ) | {
     **JSON_MACROS,
-    "array_contains": [
-        (
-            ("x", "item VARCHAR"),
-            f"CASE WHEN typeof(x) <> 'VARCHAR[]' THEN error('the list does not hold texts') ELSE {_CONTAINS} END",
-        ),
-        (("x", "item"), _CONTAINS),
-    ],
-    # --- Sequences
-    "sequence": [
-        (
-            ("first BIGINT", "last BIGINT"),
-            "CASE WHEN first <= last THEN generate_series(first, last) ELSE generate_series(first, last, -1) END",
-        ),
-        (
-            ("first BIGINT", "last BIGINT", "step BIGINT"),
-            "CASE WHEN first = last AND step = 0 THEN [first] "
-            "WHEN step = 0 OR (step > 0 AND first > last) OR (step < 0 AND first < last) "
-            "THEN error('sequence: the step has the wrong direction') ELSE generate_series(first, last, step) END",
-        ),
-        (
-            ("first DATE", "last DATE"),
-            "CAST(CASE WHEN first <= last THEN generate_series(CAST(first AS TIMESTAMP), last, INTERVAL 1 DAY) "
-            "ELSE generate_series(CAST(first AS TIMESTAMP), last, -INTERVAL 1 DAY) END AS DATE[])",
-        ),
-        *(
-            (
-                (f"first {kind}", f"last {kind}"),
-                "CASE WHEN first <= last THEN generate_series(first, last, INTERVAL 1 DAY) "
-                "ELSE generate_series(first, last, -INTERVAL 1 DAY) END",
-            )
-            for kind in ("TIMESTAMP", "TIMESTAMPTZ")
-        ),
-        (
-            ("first DATE", "last DATE", "step INTERVAL"),
-            "CASE WHEN date_trunc('day', first + step) <> first + step "
-            "THEN error('sequence: the step between dates must be whole days') "
-            "ELSE CAST(spark_times(CAST(first AS TIMESTAMP), CAST(last AS TIMESTAMP), step) AS DATE[]) END",
-        ),
-        (("first TIMESTAMP", "last TIMESTAMP", "step INTERVAL"), "spark_times(first, last, step)"),
-        (
-            ("first TIMESTAMPTZ", "last TIMESTAMPTZ", "step INTERVAL"),
-            "CAST(spark_times(CAST(first AS TIMESTAMP), CAST(last AS TIMESTAMP), step) AS TIMESTAMPTZ[])",
-        ),
-    ],
     "vector_total": (
         ("x",),
         # Spark sums up eight items at a time and adds that sum to the total: the order changes the sum of floats.

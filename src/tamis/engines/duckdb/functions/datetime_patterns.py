@@ -135,10 +135,7 @@ def _write_parsing(bad: str, attempt: str) -> tuple[str, str, str]:
 
 
 _PART_NAMES = ("y", "r", "mo", "n", "d", "doy", "h", "hh", "a", "mi", "s", "f", "z")
-for _prefix, _bad, _attempt in (
-    ("", "error('a text does not match the pattern')", ""),
-    ("try_", "NULL", "TRY"),
-):
+for _prefix, _bad, _attempt in (("", "error('a text does not match the pattern')", ""), ("try_", "NULL", "TRY")):
     _date, _clock, _both = _write_parsing(_bad, _attempt)
     MACROS |= {
         f"{_prefix}parsed_timestamp": (

@@ -81,12 +81,8 @@ def _read_word(digits: str, start: str, size: int) -> str:
 
 
 _ROUND = _multiply_64(_rotate_64(_add_64("acc", f"({_multiply_64('word', _P2)})"), 31), _P1)
-_LANES = {
-    "a": _SEED + _P1 + _P2,
-    "b": _SEED + _P2,
-    "c": _SEED,
-    "d": _SEED - _P1,
-}
+_ROUND_OF_0 = f"spark_xx_round({_write_uhugeint(0)}, {{}})"
+_LANES = {"a": _SEED + _P1 + _P2, "b": _SEED + _P2, "c": _SEED, "d": _SEED - _P1}
 
 
 def _define_hash(name: str, of_number: str, of_text: str, of_bytes: str) -> list[Macro]:
@@ -137,7 +133,24 @@ MACROS: Macros = define_macros(
         list_reduce(range(octet_length(x) // 4), lambda h, i:
         spark_murmur_word(h, {_read_word('hex(x)', '4 * i', 4)}), spark_unsigned(seed))),
         CAST(octet_length(x) AS UBIGINT))
+    murmur_scrambled(x): {_multiply(_rotate(_multiply("x", 0xCC9E2D51), 15), 0x1B873593)}
+    murmur_last(h, size):
+        spark_murmur_signed(spark_murmur_shifted(
+        {_multiply(f"spark_murmur_shifted({_multiply('spark_murmur_shifted(xor(h, size), 16)', 0x85EBCA6B)}, 13)",
+                   0xC2B2AE35)}, 16))
     signed_byte(x): (CAST('0x' || x AS INTEGER) + 128) % 256 - 128
+    -- xxHash
+    xx_last(x):
+        spark_xx_signed(spark_xx_shifted(
+        {_multiply_64(f"spark_xx_shifted({_multiply_64('spark_xx_shifted(x, 33)', _P2)}, 29)", _P3)}, 32))
+    xx_round(acc, word): {_ROUND}
+    xx_int(x, seed): spark_xx_last(spark_xx_four({_add_64("spark_xx_unsigned(seed)", _P5 + 4)}, spark_unsigned(x)))
+    xx_long(x, seed):
+        spark_xx_last(spark_xx_eight({_add_64("spark_xx_unsigned(seed)", _P5 + 8)}, spark_xx_unsigned(x)))
+    xx_one(h, word): {_multiply_64(_rotate_64(f"xor(h, {_multiply_64('word', _P5)})", 11), _P1)}
+    xx_four(h, word): {_add_64(_multiply_64(_rotate_64(f"xor(h, {_multiply_64('word', _P1)})", 23), _P2), _P3)}
+    xx_eight(h, word): {_add_64(_multiply_64(_rotate_64(f"xor(h, {_ROUND_OF_0.format('word')})", 27), _P1), _P4)}
+    xx_merged(h, acc): {_add_64(_multiply_64(f"xor(h, {_ROUND_OF_0.format('acc')})", _P1), _P4)}
     xx_shifted(x, bits): xor(x, x >> bits)
     xx_signed(x):
         CAST(CASE WHEN x >= {1 << 63} THEN CAST(x AS HUGEINT) - {1 << 64} ELSE CAST(x AS HUGEINT)
@@ -160,44 +173,8 @@ MACROS: Macros = define_macros(
         spark_xx_start(digits, size, spark_xx_unsigned(seed))))))
     """
 ) | {
-    "murmur_scrambled": (("x",), _multiply(_rotate(_multiply("x", 0xCC9E2D51), 15), 0x1B873593)),
-    "murmur_last": (
-        ("h", "size"),
-        "spark_murmur_signed(spark_murmur_shifted("
-        + _multiply("spark_murmur_shifted(" + _multiply("spark_murmur_shifted(xor(h, size), 16)", 0x85EBCA6B) + ", 13)",
-                 0xC2B2AE35)
-        + ", 16))",
-    ),
     "hash_one": _define_hash(
         "hash", "spark_murmur_{}", "spark_murmur_bytes(encode(x), seed)", "spark_murmur_bytes(x, seed)",
-    ),
-    # xxHash
-    "xx_last": (
-        ("x",),
-        "spark_xx_signed(spark_xx_shifted("
-        + _multiply_64("spark_xx_shifted(" + _multiply_64("spark_xx_shifted(x, 33)", _P2) + ", 29)", _P3)
-        + ", 32))",
-    ),
-    "xx_round": (("acc", "word"), _ROUND),
-    "xx_int": (
-        ("x", "seed"),
-        "spark_xx_last(spark_xx_four(" + _add_64("spark_xx_unsigned(seed)", _P5 + 4) + ", spark_unsigned(x)))",
-    ),
-    "xx_long": (
-        ("x", "seed"),
-        "spark_xx_last(spark_xx_eight("
-        + _add_64("spark_xx_unsigned(seed)", _P5 + 8) + ", spark_xx_unsigned(x)))",
-    ),
-    "xx_four": (
-        ("h", "word"), _add_64(_multiply_64(_rotate_64(f"xor(h, {_multiply_64('word', _P1)})", 23), _P2), _P3),
-    ),
-    "xx_eight": (
-        ("h", "word"),
-        _add_64(_multiply_64(_rotate_64(f"xor(h, spark_xx_round({_write_uhugeint(0)}, word))", 27), _P1), _P4),
-    ),
-    "xx_one": (("h", "word"), _multiply_64(_rotate_64(f"xor(h, {_multiply_64('word', _P5)})", 11), _P1)),
-    "xx_merged": (
-        ("h", "acc"), _add_64(_multiply_64(f"xor(h, spark_xx_round({_write_uhugeint(0)}, acc))", _P1), _P4),
     ),
     "xx_lanes": (
         ("digits", "size", "seed"),

@@ -116,17 +116,12 @@ MACROS: Macros = define_macros(
         CASE WHEN typeof(map_keys(x)) <> 'VARCHAR[]' THEN error('the keys of the map are not texts')
         ELSE map_contains(x, key) END
     map_contains_key(x, key): map_contains(x, key)
+    index(k BIGINT): k
+    index(k BOOLEAN | VARCHAR): CAST(error('the index of a list must be a whole number') AS BIGINT)
     """
 ) | {
     "key": _make_key_overloads(_list_subscript_casts()),
     "like_key": _make_key_overloads(_list_similar_keys()),
-    "index": [
-        (("k BIGINT",), "k"),
-        *(
-            ((f"k {kind}",), "CAST(error('the index of a list must be a whole number') AS BIGINT)")
-            for kind in ("BOOLEAN", "VARCHAR")
-        ),
-    ],
     **_define_for_map_or_list(
         "item",
         _VALUE.format("spark_key"),

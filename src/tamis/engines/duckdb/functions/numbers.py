@@ -143,15 +143,13 @@ MACROS: Macros = define_macros(
     try_sum(x DOUBLE): sum(x)
     try_sum(x DECIMAL(18, 3)): error('try_sum of decimals: use sum')
     regr_count(a, b): CAST(regr_count(a, b) AS BIGINT)
+    -- An argument of `listagg`. It is unchanged where DISTINCT and ORDER BY must see the same value; DuckDB would join
+    -- bytes as escaped text.
+    listed_text(x VARCHAR | TINYINT | SMALLINT | INTEGER | BIGINT | DATE): x
+    listed_text(x BLOB): CAST(error('listagg does not support bytes here: cast them to a text') AS VARCHAR)
+    listed_text(x): spark_string(x)
     """
 ) | {
-    # An argument of `listagg`: DuckDB would join bytes as escaped text.
-    "listed_text": [
-        # Unchanged, so that DISTINCT and ORDER BY see the same value.
-        *(((f"x {kind}",), "x") for kind in ("VARCHAR", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "DATE")),
-        (("x BLOB",), "CAST(error('listagg does not support bytes here: cast them to a text') AS VARCHAR)"),
-        (("x",), "spark_string(x)"),
-    ],
     **_define_rounding("round", "round"),
     **_define_rounding("bround", "round_even"),
     **define_by_type("absolute", {"VARCHAR": "abs(spark_double(x))", "": "abs(x)"}),

@@ -35,6 +35,13 @@ from tamis.engines.duckdb.translate.calls import (
 
 _LINE_ENDS = r"\n\r\x{85}\x{2028}\x{2029}"
 _BLANKS = r"\t\n\x0B\f\r "
+_HORIZONTAL_BLANKS = r" \t\x{A0}\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}"
+_CLASS_ESCAPES = {
+    **{letter: (f"\\{letter}", False) for letter in "dwDWtnrfa"},
+    "s": (_BLANKS, False), "S": (_BLANKS, True), "h": (_HORIZONTAL_BLANKS, False), "H": (_HORIZONTAL_BLANKS, True),
+    "e": (r"\x1B", False),
+}  # fmt: skip
+"""The content of a character class for an escape, and whether the class is negated."""
 _POSIX = {
     "Lower": "a-z", "Upper": "A-Z", "Alpha": "A-Za-z", "Digit": "0-9", "Alnum": "A-Za-z0-9", "XDigit": "0-9A-Fa-f",
     "Space": _BLANKS, "Blank": r" \t", "ASCII": r"\x00-\x7F", "Cntrl": r"\x00-\x1F\x7F",
@@ -100,26 +107,21 @@ def translate_regexp(text: str) -> Regexp:
         reader.ignores_case |= "i" in letters
         reader.has_lines |= "m" in letters
         reader.dot_is_all |= "s" in letters
-    if reader.dot_is_all and not (text.startswith(f"(?{flags[0]})") and len(flags) == 1):
-        raise reader.make_unsupported_pattern_error("the flag s for a part of it")
-    if reader.has_lines and not (text.startswith(f"(?{flags[0]})") and len(flags) == 1):
-        raise reader.make_unsupported_pattern_error("the flag m for a part of it")
+    is_for_all = len(flags) == 1 and text.startswith(f"(?{flags[0]})")
+    for flag, is_set in (("s", reader.dot_is_all), ("m", reader.has_lines)):
+        if is_set and not is_for_all:
+            raise reader.make_unsupported_pattern_error(f"the flag {flag} for a part of it")
     if reader.ignores_case and not text.isascii():
         raise reader.make_unsupported_pattern_error("non-ASCII letters whose case is ignored")
-    searched: list[str] = []
-    matched: list[str] = []
-    plain: list[str] = []
+    tokens: list[tuple[str, str, str]] = []
     while reader.position < len(text):
-        token = _translate_token(reader)
-        searched.append(token[0])
-        matched.append(token[1])
-        plain.append(token[2])
-    without_assertions = "".join(plain)
+        tokens.append(_translate_token(reader))
+    searched, matched, without_assertions = ("".join(token[kind] for token in tokens) for kind in range(3))
     is_assertion = text != "" and re.fullmatch(r"(?:\(\?[a-z]*\))*", without_assertions) is not None
     search_guards, match_guards = _make_guards(reader)
     return Regexp(
-        "".join(searched),
-        "".join(matched),
+        searched,
+        matched,
         search_guards,
         match_guards,
         reader.groups,
@@ -225,11 +227,11 @@ def _translate_group(reader: _Reader) -> tuple[str, str, str]:
 
 def _translate_escape(reader: _Reader) -> tuple[str, str, str]:
     after = reader.text[reader.position + 1 : reader.position + 2]
-    if after in ("b", "B") and after:
+    if after in ("b", "B"):
         reader.position += 2
         reader.has_word_end = True
         return f"\\{after}", f"\\{after}", ""
-    if after in ("A", "z") and after:
+    if after in ("A", "z"):
         reader.position += 2
         return f"\\{after}", f"\\{after}", ""
     if after == "Z":
@@ -251,23 +253,15 @@ def _translate_class_escape(reader: _Reader) -> tuple[str, bool]:
     text, position = reader.text, reader.position
     after = text[position + 1 : position + 2]
     reader.position += 2
-    if after in ("d", "w", "D", "W") and after:
-        return f"\\{after}", False
-    if after in ("s", "S") and after:
-        return _BLANKS, after == "S"
-    if after in ("t", "n", "r", "f", "a") and after:
-        return f"\\{after}", False
-    if after in ("h", "H") and after:
-        return r" \t\x{A0}\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}", after == "H"
-    if after == "e":
-        return r"\x1B", False
-    if after in ("x", "u") and after:
+    if after in _CLASS_ESCAPES:
+        return _CLASS_ESCAPES[after]
+    if after in ("x", "u"):
         found = re.compile(r"u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]+)\}").match(text, position + 1)
         if found is None:
             raise reader.make_unsupported_pattern_error("a character code that is not hexadecimal")
         reader.position = found.end()
         return f"\\x{{{found[1] or found[2] or found[3]}}}", False
-    if after in ("p", "P") and after:
+    if after in ("p", "P"):
         return _translate_property(reader, after == "P")
     if not after or after.isalnum():
         raise reader.make_unsupported_pattern_error(f"\\{after}, which RE2 does not support")
@@ -398,9 +392,7 @@ MACROS: Macros = define_macros(
         CASE WHEN x IS NULL OR most IS NULL THEN NULL WHEN most <= 0 OR length(x) <= most THEN string_split(x, '')
         WHEN most = 1 THEN [x] ELSE list_append(string_split(left(x, most - 1), ''), substring(x, most)) END
     """
-) | {
-    "code_unit_count": (("x",), _UTF_16.format("x")),
-}
+) | {"code_unit_count": (("x",), _UTF_16.format("x"))}
 
 
 # --- Calls ---------------------------------------------------------------------------------------------------------

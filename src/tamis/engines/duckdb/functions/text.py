@@ -54,6 +54,16 @@ def _write_join(function: str, parts: str) -> str:
 
 _CHARACTERS_TO_BYTES = _write_join("printf('%02X', unicode(c))", "string_split(x, '')")
 _CHARACTERS_TO_4_BYTES = _write_join("printf('%08X', unicode(c))", "string_split(x, '')")
+_CHARACTERS_TO_CODE_UNITS = _write_join(
+    "CASE WHEN unicode(c) > 65535 THEN printf('%04X%04X', 55296 + (unicode(c) - 65536) // 1024, "
+    "56320 + (unicode(c) - 65536) % 1024) ELSE printf('%04X', unicode(c)) END",
+    "string_split(x, '')",
+)
+_CODE_UNITS_TO_CHARACTERS = _write_join(
+    "CASE WHEN length(c) = 8 THEN chr(65536 + (CAST('0x' || left(c, 4) AS INTEGER) - 55296) * 1024 "
+    "+ CAST('0x' || right(c, 4) AS INTEGER) - 56320) ELSE chr(CAST('0x' || c AS INTEGER)) END",
+    "regexp_extract_all(x, 'D[89AB]..D[CDEF]..|....')",
+)
 _BYTES_TO_CHARACTERS = _write_join("chr(CAST('0x' || c AS INTEGER))", "regexp_extract_all(x, '..')")
 _4_BYTES_TO_CHARACTERS = _write_join("chr(CAST('0x' || c AS INTEGER))", "regexp_extract_all(x, '........')")
 
@@ -91,27 +101,10 @@ CHARSET_MACROS: Macros = define_macros(
         WHEN starts_with(x, 'FFFE0000')
         THEN spark_of_code_points(regexp_replace(substring(x, 9), {_SWAP_4_BYTES})) ELSE spark_of_code_points(x) END
     of_code_points(x): CASE WHEN length(x) % 8 <> 0 THEN {_INVALID_BYTES} ELSE {_4_BYTES_TO_CHARACTERS} END
+    code_units(x): {_CHARACTERS_TO_CODE_UNITS}
+    of_code_units(x): CASE WHEN length(x) % 4 <> 0 THEN {_INVALID_BYTES} ELSE {_CODE_UNITS_TO_CHARACTERS} END
     """
-) | {
-    "code_units": (
-        ("x",),
-        _write_join(
-            "CASE WHEN unicode(c) > 65535 THEN printf('%04X%04X', 55296 + (unicode(c) - 65536) // 1024, "
-            "56320 + (unicode(c) - 65536) % 1024) ELSE printf('%04X', unicode(c)) END",
-            "string_split(x, '')",
-        ),
-    ),
-    "of_code_units": (
-        ("x",),
-        f"CASE WHEN length(x) % 4 <> 0 THEN {_INVALID_BYTES} ELSE "
-        + _write_join(
-            "CASE WHEN length(c) = 8 THEN chr(65536 + (CAST('0x' || left(c, 4) AS INTEGER) - 55296) * 1024 "
-            "+ CAST('0x' || right(c, 4) AS INTEGER) - 56320) ELSE chr(CAST('0x' || c AS INTEGER)) END",
-            "regexp_extract_all(x, 'D[89AB]..D[CDEF]..|....')",
-        )
-        + " END",
-    ),
-}
+)
 
 # --- Macros for `parse_url`, `url_encode` and the like, which split URLs as Java's class `URI` does -------------------
 
@@ -177,23 +170,18 @@ def _write_query_value(name: str) -> str:
 
 
 URL_MACROS: Macros = define_macros(
-    r"""
+    rf"""
     url_encode(x): replace(replace(replace(url_encode(x), '%20', '+'), '~', '%7E'), '%2A', '*')
+    url_decode(x): {_write_decoding("error('a text has a % without two hexadecimal digits after it')")}
+    try_url_decode(x): {_write_decoding("NULL")}
+    url_part(x, part): {_write_parsing("error('a text is not a valid URL')")}
+    try_url_part(x, part): {_write_parsing("NULL")}
+    parse_url(x, part): spark_url_part(x, part)
+    parse_url(x, part, key): {_write_query_value("url_part")}
+    try_parse_url(x, part): spark_try_url_part(x, part)
+    try_parse_url(x, part, key): {_write_query_value("try_url_part")}
     """
-) | {
-    "url_decode": (("x",), _write_decoding("error('a text has a % without two hexadecimal digits after it')")),
-    "try_url_decode": (("x",), _write_decoding("NULL")),
-    "url_part": (("x", "part"), _write_parsing("error('a text is not a valid URL')")),
-    "try_url_part": (("x", "part"), _write_parsing("NULL")),
-    "parse_url": [
-        (("x", "part"), "spark_url_part(x, part)"),
-        (("x", "part", "key"), _write_query_value("url_part")),
-    ],
-    "try_parse_url": [
-        (("x", "part"), "spark_try_url_part(x, part)"),
-        (("x", "part", "key"), _write_query_value("try_url_part")),
-    ],
-}
+)
 
 MACROS: Macros = CHARSET_MACROS | URL_MACROS
 

@@ -134,27 +134,10 @@ TEXT_CAST_MACROS: Macros = define_macros(
     rf"""
     short_zones(): MAP {{{", ".join(f"{name!r}: {zone!r}" for name, zone in SHORT_ZONES.items())}}}
     """
-) | {
-    **_define_text_casts("", _write_error, ""),
-    **_define_text_casts("try_", lambda kind: "NULL", "TRY"),
-}
+) | {**_define_text_casts("", _write_error, ""), **_define_text_casts("try_", lambda kind: "NULL", "TRY")}
 
 # --- Macros for intervals: constructors, sums with dates and times, multiplication, division and their texts ----------
 
-_NOT_SAME_DAY = "error('a time of day plus an interval is not a time of the same day')"
-_TEXT_PLUS_MONTHS = "error('a text and years or months cannot be added: cast the text to a date')"
-
-_TIME_OVERLOADS = [
-    (
-        ("x TIME", "i INTERVAL"),
-        f"CASE WHEN epoch_us(x) + epoch_us(i) BETWEEN 0 AND 86399999999 THEN x + i "
-        f"WHEN x IS NOT NULL AND i IS NOT NULL THEN {_NOT_SAME_DAY} END",
-    ),
-    (("x TIMESTAMP", "i INTERVAL"), "x + i"),
-    (("x TIMESTAMPTZ", "i INTERVAL"), "x + i"),
-    (("x VARCHAR", "i INTERVAL"), "regexp_replace(CAST(spark_text_timestamp(x) + i AS VARCHAR), '\\+00$', '')"),
-    (("x", "i"), "x + i"),
-]
 _ROUND = (
     "CASE WHEN typeof(n) IN ('DOUBLE', 'FLOAT', 'VARCHAR') "
     "THEN CAST(round(CAST({count} AS DOUBLE) {operator} CAST(n AS DOUBLE)) AS {kind}) "
@@ -181,23 +164,40 @@ def _write_scaling(count: str, kind: str, made: str, *, is_division: bool) -> st
     return made.format(_ROUND.format(count=count, operator="*", kind=kind, exact=exact))
 
 
-def _write_difference(later: str, earlier: str, kind: str) -> str:
-    if kind == "DATE":
-        return f"to_days(CAST(date_diff('day', {earlier}, {later}) AS INTEGER))"
-    return f"spark_span(epoch_us({later}) - epoch_us({earlier}))"
-
-
 _MONTH_COUNT = "(CAST(datepart('year', i) AS BIGINT) * 12 + datepart('month', i))"
 _MICROSECOND_COUNT = "epoch_us(i)"
 
 INTERVAL_MACROS: Macros = define_macros(
     rf"""
-    plus_months(x DATE, i INTERVAL): CAST(x + i AS DATE)
+    plus_months | plus_days(x DATE, i INTERVAL): CAST(x + i AS DATE)
+    plus_times(x DATE, i INTERVAL): CAST(x AS TIMESTAMPTZ) + i
+    plus_calendar(x DATE, i INTERVAL):
+        CASE WHEN microsecond(i) <> 0 OR minute(i) <> 0 OR hour(i) <> 0
+        THEN error('a date and an interval with a time cannot be added: cast the date to a timestamp')
+        ELSE CAST(x + i AS DATE) END
     plus_months(x TIME, i INTERVAL): error('a time of day has no months')
-    plus_months(x TIMESTAMP, i INTERVAL): x + i
-    plus_months(x TIMESTAMPTZ, i INTERVAL): x + i
-    plus_months(x VARCHAR, i INTERVAL): CASE WHEN x IS NOT NULL THEN {_TEXT_PLUS_MONTHS} END
-    plus_months(x, i): x + i
+    plus_days | plus_times(x TIME, i INTERVAL):
+        CASE WHEN epoch_us(x) + epoch_us(i) BETWEEN 0 AND 86399999999 THEN x + i
+        WHEN x IS NOT NULL AND i IS NOT NULL
+        THEN error('a time of day plus an interval is not a time of the same day') END
+    plus_months | plus_days | plus_times | plus_calendar(x TIMESTAMP | TIMESTAMPTZ, i INTERVAL): x + i
+    plus_months(x VARCHAR, i INTERVAL):
+        CASE WHEN x IS NOT NULL
+        THEN error('a text and years or months cannot be added: cast the text to a date') END
+    plus_days | plus_times | plus_calendar(x VARCHAR, i INTERVAL):
+        regexp_replace(CAST(spark_text_timestamp(x) + i AS VARCHAR), '\+00$', '')
+    plus_months | plus_days | plus_times | plus_calendar(x, i): x + i
+    minus(a DATE, b DATE): to_days(CAST(date_diff('day', b, a) AS INTEGER))
+    minus(a TIME, b TIME): to_microseconds(epoch_us(a) - epoch_us(b))
+    minus(a DATE, b TIMESTAMP): spark_span(epoch_us(CAST(a AS TIMESTAMP)) - epoch_us(b))
+    minus(a TIMESTAMP, b DATE): spark_span(epoch_us(a) - epoch_us(CAST(b AS TIMESTAMP)))
+    minus(a DATE, b VARCHAR): to_days(CAST(date_diff('day', spark_text_date(b), a) AS INTEGER))
+    minus(a VARCHAR, b DATE): to_days(CAST(date_diff('day', b, spark_text_date(a)) AS INTEGER))
+    minus(a TIMESTAMP, b VARCHAR): spark_span(epoch_us(a) - epoch_us(spark_text_timestamp_ntz(b)))
+    minus(a VARCHAR, b TIMESTAMP): spark_span(epoch_us(spark_text_timestamp_ntz(a)) - epoch_us(b))
+    minus(a TIMESTAMPTZ, b VARCHAR): spark_span(epoch_us(a) - epoch_us(spark_text_timestamp(b)))
+    minus(a VARCHAR, b TIMESTAMPTZ): spark_span(epoch_us(spark_text_timestamp(a)) - epoch_us(b))
+    minus(a, b): a - b
     -- Arrow counts the nanoseconds of an interval in 64 bits, which is 292 years: longer intervals count days too.
     span(micros):
         CASE WHEN abs(CAST(micros AS HUGEINT)) <= {2**63 // 1000} THEN to_microseconds(micros)
@@ -231,32 +231,6 @@ INTERVAL_MACROS: Macros = define_macros(
     interval_abs(i): CASE WHEN epoch_us(i) < 0 THEN -i ELSE i END
     """
 ) | {
-    "plus_days": [(("x DATE", "i INTERVAL"), "CAST(x + i AS DATE)"), *_TIME_OVERLOADS],
-    "plus_times": [(("x DATE", "i INTERVAL"), "CAST(x AS TIMESTAMPTZ) + i"), *_TIME_OVERLOADS],
-    "plus_calendar": [
-        (
-            ("x DATE", "i INTERVAL"),
-            "CASE WHEN microsecond(i) <> 0 OR minute(i) <> 0 OR hour(i) <> 0 "
-            "THEN error('a date and an interval with a time cannot be added: cast the date to a timestamp') "
-            "ELSE CAST(x + i AS DATE) END",
-        ),
-        *_TIME_OVERLOADS[1:],
-    ],
-    "minus": [
-        (("a DATE", "b DATE"), "to_days(CAST(date_diff('day', b, a) AS INTEGER))"),
-        (("a TIME", "b TIME"), "to_microseconds(epoch_us(a) - epoch_us(b))"),
-        (("a DATE", "b TIMESTAMP"), "spark_span(epoch_us(CAST(a AS TIMESTAMP)) - epoch_us(b))"),
-        (("a TIMESTAMP", "b DATE"), "spark_span(epoch_us(a) - epoch_us(CAST(b AS TIMESTAMP)))"),
-        *(
-            overload
-            for kind, cast in (("DATE", "date"), ("TIMESTAMP", "timestamp_ntz"), ("TIMESTAMPTZ", "timestamp"))
-            for overload in (
-                ((f"a {kind}", "b VARCHAR"), _write_difference("a", f"spark_text_{cast}(b)", kind)),
-                (("a VARCHAR", f"b {kind}"), _write_difference(f"spark_text_{cast}(a)", "b", kind)),
-            )
-        ),
-        (("a", "b"), "a - b"),
-    ],
     "times_months": (("i", "n"), _write_scaling(_MONTH_COUNT, "INTEGER", "to_months({})", is_division=False)),
     "times_times": (("i", "n"), _write_scaling(_MICROSECOND_COUNT, "BIGINT", "spark_span({})", is_division=False)),
     "share_months": (("i", "n"), _write_scaling(_MONTH_COUNT, "INTEGER", "to_months({})", is_division=True)),
@@ -331,25 +305,6 @@ _PARTS: Macros = {
     ],
     "whole_second": _define_time_part("second", "error('second takes a timestamp, not an interval')"),
 }
-_TO_TIMESTAMP = [
-    (("x DATE",), "CAST(x AS TIMESTAMPTZ)"),
-    (("x TIMESTAMP",), "CAST(x AS TIMESTAMPTZ)"),
-    (("x TIMESTAMPTZ",), "x"),
-    (("x VARCHAR",), "spark_text_timestamp(x)"),
-]
-_TO_TIMESTAMP_NTZ = [
-    (("x DATE",), "CAST(x AS TIMESTAMP)"),
-    (("x TIMESTAMP",), "x"),
-    (("x TIMESTAMPTZ",), "timezone('UTC', x)"),
-    (("x VARCHAR",), "timezone('UTC', spark_text_timestamp(x))"),
-]
-
-
-_CAST_TO_INT = (
-    "CASE WHEN typeof(n) = 'VARCHAR' AND NOT regexp_full_match(CAST(n AS VARCHAR), '\\s*[+-]?[0-9]+\\s*') "
-    "THEN error('a text is not a whole number') WHEN typeof(n) LIKE 'DECIMAL%' OR typeof(n) IN ('DOUBLE', 'FLOAT') "
-    "THEN CAST(trunc(CAST(n AS DOUBLE)) AS INTEGER) ELSE CAST(n AS INTEGER) END"
-)
 _FLOOR = "({0} - ({0} % {1} + {1}) % {1}) // {1}"
 _MICROSECONDS_OF_SECONDS = "CAST(CAST(s AS DECIMAL(16, 6)) * 1000000 AS BIGINT)"
 _TIMESTAMP_OF_PARTS = (
@@ -363,27 +318,8 @@ _TRY_TIMESTAMP_OF_PARTS = (
     "TRY(make_timestamp(CAST(y AS INTEGER), CAST(mo AS INTEGER), CAST(d AS INTEGER), CAST(h AS INTEGER), "
     f"CAST(mi AS INTEGER), 0) + to_microseconds({_MICROSECONDS_OF_SECONDS})) END"
 )
-_SIX_PARTS = ("y", "mo", "d", "h", "mi", "s")
-
-
-def _define_constructors(clock: str, prefix: str) -> Macros:
-    """Return the variants of `make_timestamp`: of six numbers, or of a date and a time of day, also with a zone."""
-    joined = "CAST(d AS DATE) + CAST(t AS TIME)"
-    return {
-        **{
-            f"{prefix}{name}": [
-                (_SIX_PARTS, f"timezone('UTC', {clock})"),
-                ((*_SIX_PARTS, "zone"), f"spark_{prefix}at_zone({clock}, zone)"),
-                (("d",), "CAST(CAST(d AS DATE) AS TIMESTAMPTZ)"),
-                (("d", "t"), f"timezone('UTC', {joined})"),
-                (("d", "t", "zone"), f"spark_{prefix}at_zone({joined}, zone)"),
-            ]
-            for name in ("make_timestamp", "make_timestamp_ltz")
-        },
-        f"{prefix}make_timestamp_ntz": [(_SIX_PARTS, clock), (("d", "t"), joined)],
-    }
-
-
+_SIX_PARTS = "y, mo, d, h, mi, s"
+_MAKE_TIMESTAMP = "make_timestamp | make_timestamp_ltz | try_make_timestamp | try_make_timestamp_ltz"
 _WEEKDAYS = "['MO', 'TU', 'WE', 'TH', 'FR', 'SA', 'SU', 'MON', 'TUE', 'WED', 'THU', 'FRI', 'SAT', 'SUN', 'MONDAY', "
 _WEEKDAYS += "'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY', 'SUNDAY']"
 _DAYS = "CASE WHEN typeof(n) LIKE 'DECIMAL%' OR typeof(n) IN ('DOUBLE', 'FLOAT') "
@@ -391,8 +327,35 @@ _DAYS += "THEN error('days must be a whole number') ELSE spark_whole_int(n) END"
 
 MACROS: Macros = define_macros(
     rf"""
-    try_as_time(x TIME): x
+    -- Casts
+    as_timestamp | try_as_timestamp | to_timestamp_of | as_instant(x DATE | TIMESTAMP): CAST(x AS TIMESTAMPTZ)
+    as_timestamp | try_as_timestamp | to_timestamp_of | as_instant(x TIMESTAMPTZ): x
+    as_timestamp | to_timestamp_of(x VARCHAR): spark_text_timestamp(x)
+    try_as_timestamp(x VARCHAR): spark_try_text_timestamp(x)
+    to_timestamp_of(x BIGINT): make_timestamptz(CAST(CAST(x AS HUGEINT) * 1000000 AS BIGINT))
+    as_clock | as_printed | as_timestamp_ntz | try_as_timestamp_ntz(x DATE): CAST(x AS TIMESTAMP)
+    as_clock | as_printed | as_timestamp_ntz | try_as_timestamp_ntz(x TIMESTAMP): x
+    as_clock | as_printed | as_timestamp_ntz | try_as_timestamp_ntz(x TIMESTAMPTZ): timezone('UTC', x)
+    as_clock | as_printed(x VARCHAR): timezone('UTC', spark_text_timestamp(x))
+    as_timestamp_ntz(x VARCHAR): spark_text_timestamp_ntz(x)
+    try_as_timestamp_ntz(x VARCHAR): spark_try_text_timestamp_ntz(x)
+    as_printed(x TIME): TIMESTAMP '1970-01-01 00:00:00' + to_microseconds(epoch_us(x))
+    as_time | try_as_time(x TIME): x
+    as_time(x VARCHAR): spark_text_time(x)
+    as_time(x DATE | TIMESTAMP | TIMESTAMPTZ):
+        CASE WHEN x IS NOT NULL THEN error('a date or a timestamp cannot be cast to a time of day') END
     try_as_time(x VARCHAR): spark_try_text_time(x)
+    pick_timestamp(x DATE | TIMESTAMP, parsed): CAST(x AS TIMESTAMPTZ)
+    pick_timestamp(x TIMESTAMPTZ, parsed): x
+    pick_timestamp(x VARCHAR, parsed): parsed
+    whole_int(n):
+        CASE WHEN typeof(n) = 'VARCHAR' AND NOT regexp_full_match(CAST(n AS VARCHAR), '\s*[+-]?[0-9]+\s*')
+        THEN error('a text is not a whole number') WHEN typeof(n) LIKE 'DECIMAL%' OR typeof(n) IN ('DOUBLE', 'FLOAT')
+        THEN CAST(trunc(CAST(n AS DOUBLE)) AS INTEGER) ELSE CAST(n AS INTEGER) END
+    -- Dates
+    truncated_date(x DATE, unit): CAST(date_trunc(unit, x) AS DATE)
+    truncated_date(x TIMESTAMP | TIMESTAMPTZ, unit): CAST(date_trunc(unit, CAST(x AS DATE)) AS DATE)
+    truncated_date(x VARCHAR, unit): CAST(date_trunc(unit, spark_text_date(x)) AS DATE)
     cut_time(x, n): CAST(x - to_microseconds(epoch_us(x) % n) AS TIME)
     add_months(x, n): CAST(x + to_months(spark_whole_int(n)) AS DATE)
     date_add(x, n): x + {_DAYS}
@@ -410,6 +373,20 @@ MACROS: Macros = define_macros(
     truncated(x, unit): date_trunc(unit, x)
     -- Timestamps
     unix_micros(x): epoch_us(x)
+    unix_seconds(x): {_FLOOR.format("epoch_us(x)", 1_000_000)}
+    unix_millis(x): {_FLOOR.format("epoch_us(x)", 1_000)}
+    -- `make_timestamp` takes six numbers, or a date and a time of day, also with a zone.
+    make_timestamp | make_timestamp_ltz({_SIX_PARTS}): timezone('UTC', {_TIMESTAMP_OF_PARTS})
+    make_timestamp | make_timestamp_ltz({_SIX_PARTS}, zone): spark_at_zone({_TIMESTAMP_OF_PARTS}, zone)
+    try_make_timestamp | try_make_timestamp_ltz({_SIX_PARTS}): timezone('UTC', {_TRY_TIMESTAMP_OF_PARTS})
+    try_make_timestamp | try_make_timestamp_ltz({_SIX_PARTS}, zone): spark_try_at_zone({_TRY_TIMESTAMP_OF_PARTS}, zone)
+    {_MAKE_TIMESTAMP}(d): CAST(CAST(d AS DATE) AS TIMESTAMPTZ)
+    {_MAKE_TIMESTAMP}(d, t): timezone('UTC', CAST(d AS DATE) + CAST(t AS TIME))
+    make_timestamp | make_timestamp_ltz(d, t, zone): spark_at_zone(CAST(d AS DATE) + CAST(t AS TIME), zone)
+    try_make_timestamp | try_make_timestamp_ltz(d, t, zone): spark_try_at_zone(CAST(d AS DATE) + CAST(t AS TIME), zone)
+    make_timestamp_ntz({_SIX_PARTS}): {_TIMESTAMP_OF_PARTS}
+    try_make_timestamp_ntz({_SIX_PARTS}): {_TRY_TIMESTAMP_OF_PARTS}
+    make_timestamp_ntz | try_make_timestamp_ntz(d, t): CAST(d AS DATE) + CAST(t AS TIME)
     timestamp_seconds(x):
         CASE WHEN typeof(x) IN ('DOUBLE', 'FLOAT') THEN CASE WHEN isfinite(CAST(x AS DOUBLE))
         THEN make_timestamptz(CAST(trunc(CAST(x AS DOUBLE) * 1000000) AS BIGINT)) END
@@ -460,52 +437,12 @@ MACROS: Macros = define_macros(
     **INTERVAL_MACROS,
     **TEXT_CAST_MACROS,
     **_PARTS,
-    "whole_int": (("n",), _CAST_TO_INT),
-    "as_printed": [*_TO_TIMESTAMP_NTZ, (("x TIME",), "TIMESTAMP '1970-01-01 00:00:00' + to_microseconds(epoch_us(x))")],
-    "to_timestamp_of": [
-        *_TO_TIMESTAMP,
-        (("x BIGINT",), "make_timestamptz(CAST(CAST(x AS HUGEINT) * 1000000 AS BIGINT))"),
-    ],
     "as_date": _define_for_day("(d)"),
-    "as_timestamp": [*_TO_TIMESTAMP],
-    "as_clock": [*_TO_TIMESTAMP_NTZ],
-    "as_instant": [*_TO_TIMESTAMP[:3]],
-    "as_timestamp_ntz": [*_TO_TIMESTAMP_NTZ[:3], (("x VARCHAR",), "spark_text_timestamp_ntz(x)")],
-    "as_time": [
-        (("x TIME",), "x"),
-        (("x VARCHAR",), "spark_text_time(x)"),
-        *(
-            (
-                (f"x {kind}",),
-                "CASE WHEN x IS NOT NULL THEN error('a date or a timestamp cannot be cast to a time of day') END",
-            )
-            for kind in ("DATE", "TIMESTAMP", "TIMESTAMPTZ")
-        ),
-    ],
     "try_as_date": [*_define_for_day("(d)")[:3], (("x VARCHAR",), "spark_try_text_date(x)")],
-    "try_as_timestamp": [*_TO_TIMESTAMP[:3], (("x VARCHAR",), "spark_try_text_timestamp(x)")],
-    "try_as_timestamp_ntz": [*_TO_TIMESTAMP_NTZ[:3], (("x VARCHAR",), "spark_try_text_timestamp_ntz(x)")],
     # Days
     "dayname": _define_for_day("strftime((d), '%a')"),
     "monthname": _define_for_day("strftime((d), '%b')"),
     "weekday": _define_for_day("CAST(isodow(d) - 1 AS INTEGER)"),
     "last_day": _define_for_day("last_day(d)"),
     "unix_date": _define_for_day("CAST(date_diff('day', DATE '1970-01-01', (d)) AS INTEGER)"),
-    "truncated_date": [
-        ((*parameters, "unit"), f"CAST(date_trunc(unit, {day}) AS DATE)")
-        for parameters, day in (
-            (("x DATE",), "x"),
-            (("x TIMESTAMP",), "CAST(x AS DATE)"),
-            (("x TIMESTAMPTZ",), "CAST(x AS DATE)"),
-            (("x VARCHAR",), "spark_text_date(x)"),
-        )
-    ],
-    "unix_seconds": (("x",), _FLOOR.format("epoch_us(x)", 1_000_000)),
-    "unix_millis": (("x",), _FLOOR.format("epoch_us(x)", 1_000)),
-    **_define_constructors(_TIMESTAMP_OF_PARTS, ""),
-    **_define_constructors(_TRY_TIMESTAMP_OF_PARTS, "try_"),
-    "pick_timestamp": [
-        ((*parameters, "parsed"), value if "VARCHAR" not in parameters[0] else "parsed")
-        for parameters, value in _TO_TIMESTAMP
-    ],
 }

@@ -4,18 +4,21 @@
         -- A comment.
         CASE WHEN x IS NOT NULL
         THEN list_append(x, item) END
+    add_days | add_times(x TIMESTAMP | TIMESTAMPTZ, i): x + i
 
-Macros of one name are the overloads of one macro, in their order.
+Macros of one name are the overloads of one macro, in their order. A vertical bar separates names that share an
+expression, and the types of a parameter, which have an overload each.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
+from itertools import product
 
 from tamis.engines.duckdb.translate.calls import Macro, Macros
 
-_HEADER = re.compile(r"(?P<name>\w+)\((?P<parameters>.*?)\):(?: (?P<body>.*))?")
+_HEADER = re.compile(r"(?P<names>\w+(?: \| \w+)*)\((?P<parameters>.*?)\):(?: (?P<body>.*))?")
 _BETWEEN_PARAMETERS = re.compile(r", (?![^(]*\))")
 
 
@@ -24,6 +27,8 @@ def define_macros(text: str) -> Macros:
 
     >>> define_macros("half(x DECIMAL(9, 2), y): x / 2\\nhalf(x):\\n    CASE WHEN x > 0\\n    THEN x / 2 END")
     {'half': [(('x DECIMAL(9, 2)', 'y'), 'x / 2'), (('x',), 'CASE WHEN x > 0 THEN x / 2 END')]}
+    >>> define_macros("a | b(x DATE | TIME): x")
+    {'a': [(('x DATE',), 'x'), (('x TIME',), 'x')], 'b': [(('x DATE',), 'x'), (('x TIME',), 'x')]}
     """
     found: dict[str, list[tuple[tuple[str, ...], list[str]]]] = {}
     body: list[str] = []
@@ -36,9 +41,16 @@ def define_macros(text: str) -> Macros:
             continue
         body = [header["body"]] if header["body"] else []
         parameters = _BETWEEN_PARAMETERS.split(header["parameters"]) if header["parameters"] else []
-        found.setdefault(header["name"], []).append((tuple(parameters), body))
+        for name in header["names"].split(" | "):
+            found.setdefault(name, []).extend((each, body) for each in product(*map(_list_types, parameters)))
     macros = {name: [(parameters, " ".join(lines)) for parameters, lines in each] for name, each in found.items()}
     return {name: _get_only(overloads) for name, overloads in macros.items()}
+
+
+def _list_types(parameter: str) -> list[str]:
+    """Return a parameter with each of its types."""
+    name, _, types = parameter.partition(" ")
+    return [f"{name} {each}".strip() for each in types.split(" | ")]
 
 
 def _get_only(overloads: list[Macro]) -> Macro | list[Macro]:

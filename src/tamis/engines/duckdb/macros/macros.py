@@ -49,6 +49,9 @@ _CAST_TO_TEXT = (
 
 MACROS: Macros = define_macros(
     rf"""
+    ceil(x): {_write_rounding("ceil")}
+    floor(x): {_write_rounding("floor")}
+    string | plain_string(x): {_CAST_TO_TEXT}
     ln(x): CASE WHEN x <= 0 THEN NULL ELSE ln(x) END
     log10(x): CASE WHEN x <= 0 THEN NULL ELSE log10(x) END
     log2(x): CASE WHEN x <= 0 THEN NULL ELSE log2(x) END
@@ -104,9 +107,6 @@ MACROS: Macros = define_macros(
         || 'E' || CAST(length(ltrim({_DIGITS}, '0')) - length({_DIGITS}) AS VARCHAR) ELSE text END
     """
 ) | {
-    "ceil": (("x",), _write_rounding("ceil")),
-    "floor": (("x",), _write_rounding("floor")),
-    **dict.fromkeys(("string", "plain_string"), (("x",), _CAST_TO_TEXT)),
     **{
         f"{kind}{name}": (("x",), _write_integer_cast("CAST", name, _NOT_AN_INTEGER))
         for name in ("tinyint", "smallint", "integer", "bigint")

@@ -51,6 +51,24 @@ def _define_for_two(of_bytes: str, of_texts: str) -> list[Macro]:
 _TEXTS: Macros = define_macros(
     rf"""
     -- Casts
+    bytes(x BLOB): x
+    bytes(x VARCHAR): encode(x)
+    bytes(x): CASE WHEN typeof(x) <> '"NULL"' THEN {_BYTES_NEEDED} ELSE CAST(NULL AS BLOB) END
+    ws_piece(x VARCHAR | VARCHAR[]): x
+    ws_piece(x BLOB): decode(x)
+    ws_piece(x TINYINT[] | SMALLINT[] | INTEGER[] | BIGINT[] | BOOLEAN[] | DATE[] | TIMESTAMPTZ[]):
+        list_transform(x, lambda e: spark_string(e))
+    ws_piece(x):
+        CASE WHEN typeof(x) LIKE '%]'
+        THEN error('concat_ws joins texts: transform the items of the array with CAST AS STRING')
+        ELSE spark_string(x) END
+    char | chr(x): CASE WHEN x < 0 THEN '' ELSE chr(CAST(x & 255 AS INTEGER)) END
+    lpad(x BLOB, n, pad BLOB): spark_padded_bytes(hex(x), n, hex(pad), TRUE)
+    lpad(x VARCHAR, n, pad VARCHAR): spark_padded_text(x, n, pad, TRUE)
+    lpad(x, n, pad): spark_padded_text(spark_text_of(x), n, spark_text_of(pad), TRUE)
+    rpad(x BLOB, n, pad BLOB): spark_padded_bytes(hex(x), n, hex(pad), FALSE)
+    rpad(x VARCHAR, n, pad VARCHAR): spark_padded_text(x, n, pad, FALSE)
+    rpad(x, n, pad): spark_padded_text(spark_text_of(x), n, spark_text_of(pad), FALSE)
     text(x VARCHAR): x
     text(x BLOB): decode(x)
     text(x): spark_text_of(x)
@@ -200,11 +218,6 @@ _TEXTS: Macros = define_macros(
         ELSE CAST(c AS INTEGER) * 2 END)) % 10 = 0 END
     """
 ) | {
-    "bytes": [
-        (("x BLOB",), "x"),
-        (("x VARCHAR",), "encode(x)"),
-        (("x",), f"CASE WHEN typeof(x) <> '\"NULL\"' THEN {_BYTES_NEEDED} ELSE CAST(NULL AS BLOB) END"),
-    ],
     # Substrings
     "contains": _define_for_two("regexp_matches(hex(a), '^(?:..)*?' || hex(b))", "contains({}, {})"),
     "startswith": _define_for_two("starts_with(hex(a), hex(b))", "starts_with({}, {})"),
@@ -221,33 +234,11 @@ _TEXTS: Macros = define_macros(
     "length": _define_for_bytes("CAST(octet_length(x) AS INTEGER)", "CAST(length({}) AS INTEGER)"),
     "octet_length": _define_for_bytes("CAST(octet_length(x) AS INTEGER)", "CAST(strlen({}) AS INTEGER)"),
     **{
-        name: [
-            (("x BLOB", "n", "pad BLOB"), f"spark_padded_bytes(hex(x), n, hex(pad), {is_left})"),
-            (("x VARCHAR", "n", "pad VARCHAR"), f"spark_padded_text(x, n, pad, {is_left})"),
-            (("x", "n", "pad"), f"spark_padded_text(spark_text_of(x), n, spark_text_of(pad), {is_left})"),
-        ]
-        for name, is_left in (("lpad", True), ("rpad", False))
-    },
-    **{
         f"{name}_default": _define_for_bytes(
             f"spark_padded_bytes(hex(x), n, '00', {is_left})", f"spark_padded_text({{}}, n, ' ', {is_left})", "n"
         )
         for name, is_left in (("lpad", True), ("rpad", False))
     },
-    "ws_piece": [
-        (("x VARCHAR",), "x"),
-        (("x VARCHAR[]",), "x"),
-        (("x BLOB",), "decode(x)"),
-        *(
-            ((f"x {kind}[]",), "list_transform(x, lambda e: spark_string(e))")
-            for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN", "DATE", "TIMESTAMPTZ")
-        ),
-        (("x",), "CASE WHEN typeof(x) LIKE '%]' THEN error('concat_ws joins texts: "
-                 "transform the items of the array with CAST AS STRING') ELSE spark_string(x) END"),
-    ],
-    **dict.fromkeys(("char", "chr"), (
-        ("x",), "CASE WHEN x < 0 THEN '' ELSE chr(CAST(x & 255 AS INTEGER)) END",
-    )),
 }  # fmt: skip
 
 # --- Macros for binary values and number bases: `hex`, `base64`, `conv`, `to_binary` ----------------------------------
@@ -263,16 +254,13 @@ _CUT_OFF = f"E0[AB].|E[1-9A-CEF]{_CONTINUATION}|ED[89].|(?:F0[9AB].|F[123]{_CONT
 """Regular expressions over hexadecimal digits: valid UTF-8 characters, and characters that are cut off."""
 
 
-def _write_base64_decoding(decoded: str, otherwise: str) -> str:
-    """Write SQL that gives `decoded` where the text `x` is valid base64 without blanks, and else `otherwise`."""
+def _write_base64_decoding(otherwise: str) -> str:
+    """Write SQL that decodes the text `x` where it is valid base64 without blanks, and else gives `otherwise`."""
     return (
         "CASE WHEN x IS NULL THEN NULL WHEN regexp_full_match(x, '[A-Za-z0-9+/]*={0,2}') AND "
         "CASE WHEN contains(x, '=') THEN length(x) % 4 = 0 ELSE length(x) % 4 <> 1 END "
-        f"THEN {decoded} ELSE {otherwise} END"
+        f"THEN from_base64(rpad(x, CAST((length(x) + 3) // 4 * 4 AS INTEGER), '=')) ELSE {otherwise} END"
     )
-
-
-_PADDED_BASE64 = "from_base64(rpad(x, CAST((length(x) + 3) // 4 * 4 AS INTEGER), '='))"
 
 
 def _write_to_binary(otherwise: str, otherwise_format: str, strict: str) -> str:
@@ -285,6 +273,12 @@ def _write_to_binary(otherwise: str, otherwise_format: str, strict: str) -> str:
         f"ELSE {otherwise_format} END"
     )
 
+
+_TO_BINARY = _write_to_binary(
+    "error('a text does not match the format of to_binary')",
+    "error('the format of to_binary must be hex, utf-8 or base64')",
+    "decoded_base64",
+)
 
 MACROS: Macros = _TEXTS | define_macros(
     rf"""
@@ -337,20 +331,12 @@ MACROS: Macros = _TEXTS | define_macros(
         lambda c: CASE WHEN regexp_full_match(c, '{_VALID}') THEN decode(unhex(c)) ELSE chr(65533) END), '')
     try_validate_utf8(x BLOB): TRY(decode(x))
     try_validate_utf8(x): spark_text_of(x)
+    hex(x BLOB | VARCHAR): hex(x)
+    hex(x BOOLEAN | DATE | TIMESTAMP | TIMESTAMPTZ): hex(spark_text_of(x))
+    hex(x): hex(spark_bigint(x))
+    decoded_base64(x): {_write_base64_decoding("error('a text is not valid base64')")}
+    try_decoded_base64(x): {_write_base64_decoding("NULL")}
+    to_binary(x, format): {_TO_BINARY}
+    try_to_binary(x, format): {_write_to_binary("NULL", "NULL", "try_decoded_base64")}
     """
-) | {
-    "hex": [
-        (("x BLOB",), "hex(x)"),
-        (("x VARCHAR",), "hex(x)"),
-        *(((f"x {kind}",), "hex(spark_text_of(x))") for kind in ("BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMPTZ")),
-        (("x",), "hex(spark_bigint(x))"),
-    ],
-    "decoded_base64": (("x",), _write_base64_decoding(_PADDED_BASE64, "error('a text is not valid base64')")),
-    "try_decoded_base64": (("x",), _write_base64_decoding(_PADDED_BASE64, "NULL")),
-    "to_binary": (
-        ("x", "format"),
-        _write_to_binary("error('a text does not match the format of to_binary')",
-                   "error('the format of to_binary must be hex, utf-8 or base64')", "decoded_base64"),
-    ),
-    "try_to_binary": (("x", "format"), _write_to_binary("NULL", "NULL", "try_decoded_base64")),
-}  # fmt: skip
+)

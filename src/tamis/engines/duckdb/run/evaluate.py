@@ -27,13 +27,7 @@ from tamis.engines.duckdb.translate.operators import PLAIN_OPERATORS
 from tamis.errors import EvaluationError
 from tamis.expr.bind import format_expression_position
 from tamis.expr.evaluate import Evaluator, can_evaluate
-from tamis.expr.functions.table import (
-    find_arithmetic_operator,
-    find_spark_function,
-    is_comparison,
-    is_instant,
-    type_of,
-)
+from tamis.expr.functions.table import find_arithmetic_operator, find_spark_function, is_comparison, is_instant, type_of
 from tamis.expr.nodes import (
     NULL,
     Call,

@@ -63,15 +63,14 @@ def _reject_booleans(what: str) -> list[Macro]:
     return [(("x BOOLEAN", "y DOUBLE"), refused), (("x DOUBLE", "y BOOLEAN"), refused)]
 
 
-def _define_arithmetic(sign: str, plain: str = "", otherwise: str = "") -> list[Macro]:
-    plain = plain or f"x {sign} y"
+def _define_arithmetic(plain: str) -> list[Macro]:
     refused = "error('booleans are not numbers: cast them')"
     return [
         *_coerce_texts(plain),
         *_define_small_integers(plain),
         *_reject_booleans("a number and a boolean cannot be combined"),
         (("x BOOLEAN", "y BOOLEAN"), refused),
-        (("x", "y"), otherwise or plain),
+        (("x", "y"), plain),
     ]
 
 
@@ -79,6 +78,14 @@ def _define_for_numbers(name: str, body: str) -> Macros:
     """Return a macro of two numbers `p` and `q`, and a variant that computes its operands once, for nested operands."""
     once = f"list_transform([{{'p': p, 'q': q}}], lambda pair: spark_{name}(pair.p, pair.q))[1]"
     return {name: (("p", "q"), body), f"{name}_once": (("p", "q"), once)}
+
+
+_COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.EQ: ("equal", "="), exp.NEQ: ("not_equal", "<>"), exp.LT: ("less", "<"), exp.LTE: ("less_or_equal", "<="),
+    exp.GT: ("greater", ">"), exp.GTE: ("greater_or_equal", ">="), exp.NullSafeEQ: ("same", "IS NOT DISTINCT FROM"),
+    exp.NullSafeNEQ: ("not_same", "IS DISTINCT FROM"),
+}  # fmt: skip
+"""The macros of comparisons, and DuckDB's operators."""
 
 
 def _define_comparison(sign: str) -> list[Macro]:
@@ -111,7 +118,6 @@ _ARE_DECIMALS = (
     "(typeof(p) LIKE 'DECIMAL%' OR typeof(q) LIKE 'DECIMAL%') "
     "AND typeof(p) NOT IN ('DOUBLE', 'FLOAT') AND typeof(q) NOT IN ('DOUBLE', 'FLOAT')"
 )
-_QUOTIENT = "spark_quotient(x, y, i, j)"
 _DIVISION_BY_ZERO = "error('division by zero: leave such rows out, or use try_divide')"
 
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -202,14 +208,14 @@ MACROS: Macros = CASTS | define_macros(
         ELSE greatest(6, 38 - (i - s + t)) END
     """
 ) | {
-    "add": _define_arithmetic("+"),
-    "subtract": _define_arithmetic("-"),
-    "multiply": _define_arithmetic("*"),
+    "add": _define_arithmetic("x + y"),
+    "subtract": _define_arithmetic("x - y"),
+    "multiply": _define_arithmetic("x * y"),
     # `i` and `j` are the precisions of operands that are literals, because their types differ in DuckDB; else NULL.
     "divide": [
-        ((*parameters, "i", "j"), body) for parameters, body in _define_arithmetic("/", _QUOTIENT, _QUOTIENT)
+        ((*parameters, "i", "j"), body) for parameters, body in _define_arithmetic("spark_quotient(x, y, i, j)")
     ],
-    "mod": _define_arithmetic("%", "spark_remainder(x, y)", "spark_remainder(x, y)"),
+    "mod": _define_arithmetic("spark_remainder(x, y)"),
     **_define_for_numbers("remainder", f"CASE WHEN q = 0 AND p IS NOT NULL THEN {_DIVISION_BY_ZERO} ELSE p % q END"),
     "div": [
         *_coerce_texts("spark_whole_quotient(x, y)"),
@@ -224,19 +230,7 @@ MACROS: Macros = CASTS | define_macros(
         "WHEN typeof(p) LIKE 'DECIMAL%' OR typeof(q) LIKE 'DECIMAL%' THEN CAST(round((p - p % q) / q) AS BIGINT) "
         "ELSE CAST(p // q AS BIGINT) END",
     ),
-    **{
-        name: _define_comparison(sign)
-        for name, sign in {
-            "equal": "=",
-            "not_equal": "<>",
-            "less": "<",
-            "less_or_equal": "<=",
-            "greater": ">",
-            "greater_or_equal": ">=",
-            "same": "IS NOT DISTINCT FROM",
-            "not_same": "IS DISTINCT FROM",
-        }.items()
-    },
+    **{name: _define_comparison(sign) for name, sign in _COMPARISONS.values()},
     # Whether Spark finds a common type for two values: checked for the values of IN before they are compared.
     "comparable": [
         *(
@@ -264,14 +258,7 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.Div: "divide",
     exp.Mod: "mod",
     exp.IntDiv: "div",
-    exp.EQ: "equal",
-    exp.NEQ: "not_equal",
-    exp.LT: "less",
-    exp.LTE: "less_or_equal",
-    exp.GT: "greater",
-    exp.GTE: "greater_or_equal",
-    exp.NullSafeEQ: "same",
-    exp.NullSafeNEQ: "not_same",
+    **{kind: name for kind, (name, _) in _COMPARISONS.items()},
 }
 
 PLAIN_OPERATORS = {sign: f"spark_plain_{_OPERATORS[kind]}" for sign, kind in {

@@ -12,13 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tamis.expr.nodes import Column, Expr
-from tamis.query.plan.column_ids import (
-    ColumnIds,
-    Path,
-    collect_paths,
-    drop_nested_paths,
-    replace_paths,
-)
+from tamis.query.plan.column_ids import ColumnIds, Path, collect_paths, drop_nested_paths, replace_paths
 from tamis.query.plan.nodes import (
     Aggregate,
     Filter,
