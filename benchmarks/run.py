@@ -19,6 +19,7 @@ BENCHMARKS = (
     "memory",
     "delta",
     "delta_on_spark",
+    "distributed_plan",
     "iceberg",
     "iceberg_on_spark",
     "spark",

@@ -191,6 +191,14 @@ class Tuning:
     """The footers of up to this many files are read in this process, to check whether a native scan supports them; if
     there are more files, executors read the footers."""
 
+    spark_max_planned_files: int = 50_000
+    """If a filter leaves more files, executors plan their row groups and pages in the tasks that read them. This
+    process would hold about 11 KB for each file, and Spark's own reader more."""
+
+    spark_max_listed_files: int = 500_000
+    """If the metadata of a table has more files, executors list them too, and this process only counts those that a
+    filter leaves. It would hold about 300 bytes for each of these."""
+
     spark_max_deletion_bytes: int = 64 * MIB
     """Native scans leave out deleted rows by a broadcast of their positions, of at most this size: about half a
     kilobyte for each 4,096 rows with a deleted one. With more of them, Arrow tasks read the files with deleted rows."""

@@ -13,5 +13,6 @@ Reading order:
 - `database`                  tables of databases
 - `errors`                    errors about damaged files and missing packages
 - `file_rows`                 files with their statistics, read in executors
+- `listing_parts`             files that executors list and read, without a row for each in this process
 - `function_results`          the columns that `tamis.delta`, `tamis.iceberg` and `tamis.hive` return
 """

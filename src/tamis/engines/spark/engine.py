@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from tamis.engines.spark.distributed_scan import build_distributed_frame
 from tamis.engines.spark.files_dataframe import FilesDataFrame
 from tamis.engines.spark.handler import quote_name
 from tamis.engines.spark.jobs import SparkEngine
@@ -59,6 +60,7 @@ from tamis.skipping.predicate import is_partition_text
 # | with defaults, types or functions that Spark does not support;     | Arrow tasks: `tamis.engines.spark.worker`   |
 # | very selective filters; many small files; files of other types;    |                                             |
 # | more deletes than can be broadcast                                 |                                             |
+# | more than `Tuning.spark_max_planned_files`                         | `tamis.engines.spark.distributed_scan`      |
 #
 # Files and partitions are pruned when the DataFrame is created. Nothing is read before Spark computes rows.
 
@@ -89,16 +91,8 @@ class ScanRequest:
     plan: Planner
 
 
-def build_frame(spark: Any, wanted: ScanRequest, reader: str = AUTO) -> Any:
+def build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
     """Return the DataFrame of a scan. `reader` is `spark`, `arrow`, or `auto` to choose for each file."""
-    check_session(spark)
-    if reader not in READERS:
-        raise InvalidArgument(f"no reader {reader!r}. Readers: {', '.join(READERS)}")
-    with translate_errors(f"tamis: read {wanted.source.name}"):
-        return _build_frame(spark, wanted, reader)
-
-
-def _build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
     schema = to_spark_schema(to_row_schema(wanted.reader.output_schema))
     own = NativeScan(spark, wanted.source, wanted.reader.predicate, wanted.reader.projection)
     for_spark, for_tasks = _assign_files(spark, wanted, own, reader)
@@ -299,7 +293,13 @@ def make_files_dataframe(spark: Any, source: TableSource, columns: Sequence[str]
 def make_dataframe(spark: Any, planner: ScanPlanner, reader: str) -> Any:
     """Return the rows of a scan as a lazy DataFrame."""
     reject_unsupported_types(planner.source.schema, planner.projection)
-    with planner.name_version_of_missing_file():
+    check_session(spark)
+    if reader not in READERS:
+        raise InvalidArgument(f"no reader {reader!r}. Readers: {', '.join(READERS)}")
+    with planner.name_version_of_missing_file(), translate_errors(f"tamis: read {planner.source.name}"):
+        found = None if reader == SPARK else build_distributed_frame(spark, planner)
+        if found is not None:
+            return found
         # Spark would read another file under the same path without an error.
         check_unchanged(planner.storage, planner.listing.files)
         wanted = ScanRequest(planner.source, planner.reader, planner.listing, planner.limit, planner.plan_listing)

@@ -10,7 +10,6 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
@@ -20,10 +19,18 @@ from tamis.errors import InvalidArgument, format_count
 from tamis.expr.builder import split_name
 from tamis.expr.nodes import Column
 from tamis.formats.constants import name_partition
-from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
 from tamis.formats.delta.paths import resolve_paths
-from tamis.formats.delta.planning.checkpoint_job import DeltaFileRows, find_unread_parts, prune_files_in
-from tamis.formats.delta.planning.prune_files import Request, prune_file_batches, prune_files
+from tamis.formats.delta.planning.checkpoint_job import (
+    DELETES_FUNCTION,
+    DeltaFileRows,
+    VectorReader,
+    count_files,
+    find_unread_parts,
+    plan_listing_job,
+    prune_commits,
+    prune_files_in,
+)
+from tamis.formats.delta.planning.prune_files import Request, prune_file_batches, prune_files, resolve_files
 from tamis.formats.delta.schema import DeltaField
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.file_funnel import (
@@ -35,10 +42,9 @@ from tamis.formats.file_funnel import (
     limit_files,
 )
 from tamis.formats.file_rows import DELETION_VECTOR
-from tamis.formats.function_results import UNKNOWN
 from tamis.formats.jobs import SPARK, Planning
+from tamis.formats.listing_parts import ListingJob
 from tamis.formats.source import (
-    MODIFIED,
     Commit,
     FileIndex,
     FileListing,
@@ -46,7 +52,6 @@ from tamis.formats.source import (
     IndexSupport,
     to_single_array,
 )
-from tamis.io.listing import look_up_sizes
 from tamis.io.ranges import make_immutable_marker
 from tamis.io.storage import Storage
 from tamis.parquet.footer.field_names import ColumnMapping, MappedField
@@ -191,6 +196,19 @@ class DeltaTable:
             listing = FileListing(self._resolve_files(found.files)[0], (), matched=found.matched)
             yield FilteredFiles.of(listing, found.selection, lambda own: self._prune_by_index(own, request, levels))
 
+    def plan_listing(self, predicate: Predicate, levels: Collection[str], min_files: int) -> ListingJob | None:
+        """Return the job that lists the files of checkpoint parts; the commits after it are listed here."""
+        if self.index is not None or count_files(self.snapshot) <= min_files:
+            return None
+        request = Request.of(FileRequest(predicate, frozenset(levels)), self.snapshot.metadata)
+        commits = prune_commits(self.snapshot, request)
+        arguments = {"mark": self._mark, "allow_outside": self.allow_outside}
+        job = plan_listing_job(self.snapshot, request, self.name, arguments)
+        return replace(job, known=self._make_listing(commits, request, levels))
+
+    def describe_deletes(self) -> tuple[str, Mapping[str, Any]]:
+        return DELETES_FUNCTION, {"allow_outside": self.allow_outside}
+
     needs_keys: ClassVar[bool] = False
 
     def list_file_rows(self, files: pa.Table) -> FileListing:
@@ -221,31 +239,18 @@ class DeltaTable:
             listing, request.predicate, levels, key_of=self.snapshot.metadata.to_physical_path
         )
 
+    @property
+    def _mark(self) -> int:
+        """The modification time of all files, which never change."""
+        metadata = self.snapshot.metadata
+        return make_immutable_marker(f"{metadata.id} {metadata.created_time}")
+
     def _resolve_files(self, files: pa.Table) -> tuple[pa.Table, list[str]]:
         """Return files of the log as a listing has them, and notes for the report."""
-        metadata = self.snapshot.metadata
-        mark = make_immutable_marker(f"{metadata.id} {metadata.created_time}")
-        paths = pa.chunked_array(
-            [resolve_paths(self.storage, each, allow_outside=self.allow_outside) for each in files["path"].chunks],
-            types.STRING,
-        )
-        self.storage.check_all_links(paths)
-        sizes, notes = files["size"], [] if self.snapshot.note is None else [self.snapshot.note]
-        unsized = int(pc.sum(pc.fill_null(pc.less_equal(sizes, 0), True)).as_py() or 0)
+        listed, unsized = resolve_files(self.storage, files, self._mark, allow_outside=self.allow_outside)
+        notes = [] if self.snapshot.note is None else [self.snapshot.note]
         if unsized:
-            sizes = look_up_sizes(self.storage, to_single_array(paths), to_single_array(sizes))
             notes.append(f"looked up the size of {format_count(unsized, 'file')}, which the log does not have")
-        listed = pa.table(
-            {
-                "path": paths,
-                "size": pc.fill_null(sizes, UNKNOWN),
-                "modified_ns": pa.repeat(pa.scalar(mark, types.LONG), len(files)),
-                "modified": files["modified"].cast(MODIFIED),
-                "deletion_vector": files["deletion_vector"],
-                "num_records": files["num_records"],
-                **{name: files[name] for name in files.column_names if ":" in name},
-            }
-        )
         return listed, notes
 
     def _choose_files(self, request: Request) -> PrunedFiles:
@@ -261,12 +266,7 @@ class DeltaTable:
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
         """Return the deleted rows of the files with deletion vectors, by position in `files`."""
-        has_vector = np.flatnonzero(np.asarray(pc.is_valid(files["deletion_vector"])))
-        if not len(has_vector):
-            return {}
-        descriptors = parse_descriptors(files["deletion_vector"].take(pa.array(has_vector)))
-        found = read_deletion_bitmaps(storage, descriptors, allow_outside=self.allow_outside)
-        return dict(zip(has_vector.tolist(), found, strict=True))
+        return VectorReader(self.allow_outside).read_deleted_rows(storage, files, row_groups)
 
     def history(self, limit: int | None = None) -> pa.Table:
         return self.snapshot.history(limit)

@@ -217,13 +217,8 @@ class HiveLayout:
         """Return the data files of leaf directories, ordered by path: `FILE_COLUMNS`, then typed partition values."""
         if self._single_file is not None:
             return self._single_file_table
-        files = list_leaf_files(self._tree, directories.paths, descend=bool(self.partition_schema.names))
-        files = files.take(pc.sort_indices(files["path"]))
-        columns = {name: files[name].combine_chunks() for name in FILE_COLUMNS}
-        parents = files["parent"].combine_chunks()
-        for name, values in zip(directories.values.column_names, directories.values.columns, strict=True):
-            columns[name_partition(name)] = values.combine_chunks().take(parents)
-        return pa.table(columns)
+        descend = bool(self.partition_schema.names)
+        return list_data_files(self._tree, directories.paths, directories.values, descend=descend)
 
     def _list_partitions(self, paths: pa.StringArray, level: int) -> pa.Table:
         """Return the partition directories of one level, after checking their columns against the first branch."""
@@ -291,6 +286,17 @@ def make_file_table(files: Sequence[FileEntry]) -> pa.Table:
             "modified_ns": pa.array([file.modified_ns for file in files], pa.int64()),
         }
     )
+
+
+def list_data_files(tree: DirectoryTree, paths: pa.StringArray, values: pa.Table, *, descend: bool) -> pa.Table:
+    """Return the data files of leaf directories, ordered by path: `FILE_COLUMNS`, then the values of directories."""
+    files = list_leaf_files(tree, paths, descend=descend)
+    files = files.take(pc.sort_indices(files["path"]))
+    columns = {name: files[name].combine_chunks() for name in FILE_COLUMNS}
+    parents = files["parent"].combine_chunks()
+    for name, own in zip(values.column_names, values.columns, strict=True):
+        columns[name_partition(name)] = own.combine_chunks().take(parents)
+    return pa.table(columns)
 
 
 def list_leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool) -> pa.Table:

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
-from tamis.errors import UnsupportedFeature
+from tamis.errors import PartitionLayoutError, UnsupportedFeature, format_count
 from tamis.expr.nodes import find_columns
-from tamis.formats.constants import list_constants, read_partitions
+from tamis.formats.constants import add_partitions, list_constants, read_partitions
 from tamis.formats.file_funnel import (
     LOGICAL_ROWS,
     FileMetrics,
@@ -29,10 +29,13 @@ from tamis.formats.hive.layout import (
     FILE_COLUMNS,
     HiveLayout,
     PartitionDirectories,
+    list_data_files,
     make_no_files_error,
 )
 from tamis.formats.hive.partition_types import add_partition_columns
-from tamis.formats.jobs import Planning
+from tamis.formats.hive.tree import DirectoryTree
+from tamis.formats.jobs import SMALL_READ, Arguments, Item, Planning, read_table, storage_to_arguments
+from tamis.formats.listing_parts import ListingJob
 from tamis.formats.source import FileIndex, FileListing, FilteredFiles, IndexSupport
 from tamis.io.listing import FileEntry
 from tamis.io.open_files import OpenFiles
@@ -42,7 +45,7 @@ from tamis.parquet.footer.footer import load_footer
 from tamis.parquet.footer.leaves import Int96
 from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds
 from tamis.skipping.metrics import SWITCHED_OFF, LevelReport, merge_outcomes
-from tamis.skipping.predicate import Predicate
+from tamis.skipping.predicate import Predicate, predicate_from_json, predicate_to_json
 from tamis.skipping.prune import NO_STATISTICS, NO_UNITS_LEFT, ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
 from tamis.tuning import Tuning
@@ -172,10 +175,7 @@ class HiveTable:
             if cached is not None:
                 return cached
         pruner = DirectoryPruner(predicate, self.partition_columns, enabled="partitions" in levels)
-        directories = self.layout.list_directories(pruner.keep, predicate.partition_texts)
-        for column in predicate.mentioned:
-            if column.path[0] in directories.unreadable:
-                raise directories.unreadable[column.path[0]]
+        directories = self._list_directories(pruner, predicate)
         found, note = self._prune_files(directories, pruner, predicate, limit)
         reports = [pruner.report(directories, self.layout.partition_types.note)] if self.partition_columns else []
         is_on = "files" in levels
@@ -197,6 +197,42 @@ class HiveTable:
             files = self.layout.list_files(directories.slice(start, step))
             # The path of a file in a folder is its identity.
             yield FilteredFiles(files, np.asarray(pc.is_in(files["path"], value_set=listed)))
+
+    def _list_directories(self, pruner: DirectoryPruner, predicate: Predicate) -> PartitionDirectories:
+        directories = self.layout.list_directories(pruner.keep, predicate.partition_texts)
+        for column in predicate.mentioned:
+            if column.path[0] in directories.unreadable:
+                raise directories.unreadable[column.path[0]]
+        return directories
+
+    def plan_listing(self, predicate: Predicate, levels: Collection[str], min_files: int) -> ListingJob | None:
+        """Return the job that lists the files of partitions; None if these are few by a sample of the directories."""
+        if self.index is not None or not self.partition_columns:
+            return None
+        enabled = "partitions" in levels
+        pruner = DirectoryPruner(predicate, self.partition_columns, enabled=enabled)
+        directories = self._list_directories(pruner, predicate)
+        count, step = directories.num_directories, self.storage.tuning.directories_per_call
+        sampled = [directories.slice(start, 1) for start in range(0, count, -(-count // SAMPLED_DIRECTORIES) or 1)]
+        files = sum(self.layout.list_files(each).num_rows for each in sampled)
+        if not count or files * count <= min_files * len(sampled):
+            return None
+        arguments = {
+            **storage_to_arguments(self.storage),
+            "predicate": predicate_to_json(predicate),
+            "partition_columns": list(self.partition_columns),
+            "enabled": enabled,
+            "unreadable": {name: str(error) for name, error in directories.unreadable.items()},
+        }
+        items = []
+        for start in range(0, count, step):
+            some = directories.slice(start, step)
+            table = add_partitions(pa.table({"path": some.paths}), some.values)
+            items.append(Item.from_table(table, some.num_directories * SMALL_READ))
+        return ListingJob(LIST_FUNCTION, arguments, items, f"list {format_count(count, 'partition')} of {self.name}")
+
+    def describe_deletes(self) -> None:
+        """Return None: no rows are deleted."""
 
     def _prune_files(
         self, directories: PartitionDirectories, pruner: DirectoryPruner, predicate: Predicate, limit: int | None
@@ -250,6 +286,28 @@ class HiveTable:
         """Return files that were listed before as a listing without reports."""
         names = [*FILE_COLUMNS, *list_constants(files.column_names)]
         return FileListing(files.select(names), (), files[LOGICAL_ROWS].combine_chunks())
+
+
+LIST_FUNCTION = "tamis.formats.hive.table:list_partitions"
+
+SAMPLED_DIRECTORIES = 16
+"""About so many directories are listed to estimate the number of files."""
+
+
+def list_partitions(arguments: Arguments, item: bytes) -> Iterator[FileListing]:
+    """Yield the files of some leaf directories."""
+    given = read_table(item)
+    paths, values = given["path"].combine_chunks(), read_partitions(given)
+    files = list_data_files(DirectoryTree(arguments.storage), paths, values, descend=True)
+    predicate = arguments.memoise(_parse_predicate)
+    pruner = DirectoryPruner(predicate, arguments["partition_columns"], enabled=arguments["enabled"])
+    matched = pruner.find_matches(read_partitions(files), predicate.conjuncts, len(files))
+    unreadable = {name: PartitionLayoutError(text) for name, text in arguments["unreadable"].items()}
+    yield FileListing(files, (), matched=matched, unreadable=unreadable)
+
+
+def _parse_predicate(arguments: Arguments) -> Predicate:
+    return predicate_from_json(arguments["predicate"])
 
 
 def _add_row_counts(files: pa.Table, counts: Sequence[int]) -> pa.Table:

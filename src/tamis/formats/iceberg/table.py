@@ -20,16 +20,23 @@ from tamis.expr.nodes import TRUE, Column
 from tamis.formats.constants import add_partitions, read_partitions
 from tamis.formats.file_funnel import FileRequest, limit_batches
 from tamis.formats.file_rows import KEY
-from tamis.formats.iceberg.deletes.deleted_rows import DeleteReader
+from tamis.formats.iceberg.deletes.deleted_rows import DELETES_FUNCTION, DeleteReader
 from tamis.formats.iceberg.manifests.manifest_list import DATA, ManifestList, read_manifest_list
 from tamis.formats.iceberg.metadata.open_metadata import OpenedTable
 from tamis.formats.iceberg.metadata.table_metadata import Metadata, SelectedSnapshot, choose_snapshot, read_history
 from tamis.formats.iceberg.partitioning.partition_keys import partition_field_names, read_partition_fields
 from tamis.formats.iceberg.partitioning.specs import Spec, find_filter_sources, list_filter_names
 from tamis.formats.iceberg.planning.file_request import Layout, Request
-from tamis.formats.iceberg.planning.plan_files import IcebergFileRows, make_listing, plan_files, prune_file_batches
+from tamis.formats.iceberg.planning.plan_files import (
+    IcebergFileRows,
+    make_listing,
+    plan_files,
+    plan_listing_job,
+    prune_file_batches,
+)
 from tamis.formats.iceberg.schema import arrow_schema, make_field_names
 from tamis.formats.jobs import Planning
+from tamis.formats.listing_parts import ListingJob
 from tamis.formats.source import (
     LEVELS,
     Commit,
@@ -201,6 +208,15 @@ class IcebergTable:
         listing = make_listing(found, levels, relocation, "; ".join(each for each in notes if each) or None)
         self.storage.check_all_links(listing.files["path"])
         return listing
+
+    def plan_listing(self, predicate: Predicate, levels: Collection[str], min_files: int) -> ListingJob | None:
+        """Return the job that lists the files of manifests; None if delete files apply to some of them."""
+        request = Request(self.layout, FileRequest(predicate, frozenset(levels)))
+        return plan_listing_job(self.manifests, request, self.opened.relocation, self.name, min_files)
+
+    def describe_deletes(self) -> tuple[str, Mapping[str, Any]]:
+        arguments = {"schemas": self._schemas, "name_mapping": self.metadata.name_mapping, "name": self.name}
+        return DELETES_FUNCTION, arguments
 
     needs_keys: ClassVar[bool] = True
 

@@ -19,8 +19,10 @@ import pyarrow.compute as pc
 from tamis.errors import InvalidArgument, MissingFile, make_argument_error, suggest_name
 from tamis.expr.nodes import FALSE, Column, Expr
 from tamis.formats.constants import name_partition
+from tamis.formats.listing_parts import ListingJob, ListsInParts, ReadsDeletedRows
 from tamis.formats.source import LEVELS, FileListing, HasFileStatistics, TableSource, make_table_predicate
 from tamis.io.counters import IoCounters
+from tamis.io.storage import Storage
 from tamis.scan.planning.plan import DEPTHS, FilteredBatch, PlannedFiles, ScanPlan, describe_files
 from tamis.scan.planning.projection import Path, reject_unsupported_types, resolve_projection
 from tamis.scan.planning.row_groups import RowGroups, remove_deleted_rows, take_rows
@@ -79,7 +81,6 @@ class ScanPlanner:
         self.levels = frozenset(levels)
         tested = make_table_predicate(where, source)
         # Conjuncts of `pruning` prune, but are not part of the residual filter.
-        self._tested_conjuncts = len(tested.conjuncts) if pruning is not None else None
         self.predicate: Predicate = tested
         if pruning is not None:
             self.predicate = tested.and_with(make_table_predicate(pruning, source))
@@ -129,6 +130,12 @@ class ScanPlanner:
         if self._given_listing is not None:
             return self._given_listing(False)
         return self.source.list_files(self.predicate, self.levels, self.limit)
+
+    def plan_listing_job(self, min_files: int) -> ListingJob | None:
+        """Return the job that lists the files in executors; None if the table has at most this many files."""
+        if self._given_listing is not None or not isinstance(self.source, ListsInParts):
+            return None
+        return self.source.plan_listing(self.predicate, self.levels, min_files)
 
     def list_with_rows(self) -> FileListing:
         """List the files with their row counts, if the format records them."""
@@ -215,17 +222,7 @@ class ScanPlanner:
 
     def exclude_deleted_rows(self, files: pa.Table, row_groups: RowGroups) -> RowGroups:
         """Return the row groups without the rows that the table's delete files or deletion vectors remove."""
-        units = row_groups.units
-        wanted, first = np.unique(units.file, return_index=True)
-        kept = np.split(units.row_group, first[1:])
-        deleted = self.source.read_deleted_rows(self.storage, take_rows(files, wanted), kept)
-        if not deleted:
-            return row_groups
-        numbers = wanted.tolist()
-        locations = {
-            numbers[index]: self.storage.format_path(files["path"][numbers[index]].as_py()) for index in deleted
-        }
-        return remove_deleted_rows(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, locations)
+        return exclude_deleted_rows(self.storage, self.source, files, row_groups)
 
     def _plan_files(self) -> ScanPlan:
         files = describe_files(self.listing.files, source=self.source)
@@ -265,16 +262,33 @@ class ScanPlanner:
         return ScanPlan(planned.describe_files_to_read(), depth, report, planned, lambda: self._filter_files(read))
 
     def _with_tasks(self, listing: FileListing, row_groups: RowGroups, below: Sequence[LevelReport]) -> PlannedFiles:
-        left = self._drop_pruning_conjuncts(self.exclude_deleted_rows(listing.files, row_groups))
+        left = drop_pruning_conjuncts(self.exclude_deleted_rows(listing.files, row_groups), self.reader)
         return PlannedFiles(listing.files, left, below, self.source)
 
-    def _drop_pruning_conjuncts(self, row_groups: RowGroups) -> RowGroups:
-        """Keep only the conjuncts in the residual filter that the scan must test."""
-        if self._tested_conjuncts is None:
-            return row_groups
-        residual = row_groups.residual.copy()
-        residual[:, self._tested_conjuncts :] = False
-        return replace(row_groups, residual=residual)
+
+def exclude_deleted_rows(
+    storage: Storage, deletes: ReadsDeletedRows, files: pa.Table, row_groups: RowGroups
+) -> RowGroups:
+    """Return the row groups without the rows that delete files or deletion vectors remove."""
+    units = row_groups.units
+    wanted, first = np.unique(units.file, return_index=True)
+    kept = np.split(units.row_group, first[1:])
+    deleted = deletes.read_deleted_rows(storage, take_rows(files, wanted), kept)
+    if not deleted:
+        return row_groups
+    numbers = wanted.tolist()
+    locations = {numbers[index]: storage.format_path(files["path"][numbers[index]].as_py()) for index in deleted}
+    return remove_deleted_rows(row_groups, {numbers[index]: rows for index, rows in deleted.items()}, locations)
+
+
+def drop_pruning_conjuncts(row_groups: RowGroups, reader: TaskReader) -> RowGroups:
+    """Keep only the conjuncts in the residual filter that a reader tests: others only prune."""
+    tested = len(reader.predicate.conjuncts)
+    if row_groups.residual.shape[1] == tested:
+        return row_groups
+    residual = row_groups.residual.copy()
+    residual[:, tested:] = False
+    return replace(row_groups, residual=residual)
 
 
 def has_data_columns(projection: Iterable[Path], source: TableSource) -> bool:

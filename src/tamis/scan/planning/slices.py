@@ -140,15 +140,7 @@ def plan_in_slices(planner: SlicePlanner, listing: FileListing, planning: Planni
 
 def _plan_in_engine(engine: Engine, planner: SlicePlanner, slices: Sequence[FileListing], name: str) -> list[Planned]:
     count = sum(each.files.num_rows for each in slices)
-    arguments = {
-        **storage_to_arguments(planner.storage),
-        "predicate": predicate_to_json(planner.predicate),
-        "needed": [list(path) for path in planner.needed],
-        "partition_columns": list(planner.partition_columns),
-        "levels": sorted(planner.levels),
-        "names": None if planner.names is None else planner.names.to_json(),
-        "to_pages": planner.to_pages,
-    }
+    arguments = {**storage_to_arguments(planner.storage), "planner": planner_to_json(planner)}
     what = f"read {format_count(count, 'footer')} of {name}"
     job = Job(FUNCTION, arguments, _SCHEMA, what, planner.storage.counters)
     batches = run_job(engine, job, [_make_item(each) for each in slices])
@@ -158,23 +150,36 @@ def _plan_in_engine(engine: Engine, planner: SlicePlanner, slices: Sequence[File
 def plan_slice(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Plan the files of one slice in an executor, and yield the result as batches."""
     planner = arguments.memoise(_make_planner)
-    given = read_table(item)
-    matched = None
-    if "matched" in given.column_names:
-        matched = decode_matches(given["matched"], len(planner.predicate.conjuncts))
-    yield from _encode_plan(planner.plan(FileListing(given, (), matched=matched)))
+    yield from _encode_plan(planner.plan(table_to_listing(read_table(item), len(planner.predicate.conjuncts))))
+
+
+def planner_to_json(planner: SlicePlanner) -> dict[str, Any]:
+    """Return what another process needs to plan files of a scan, as JSON values. It plans without an index."""
+    return {
+        "predicate": predicate_to_json(planner.predicate),
+        "needed": [list(path) for path in planner.needed],
+        "partition_columns": list(planner.partition_columns),
+        "levels": sorted(planner.levels),
+        "names": None if planner.names is None else planner.names.to_json(),
+        "to_pages": planner.to_pages,
+    }
+
+
+def planner_from_json(storage: Storage, given: Mapping[str, Any]) -> SlicePlanner:
+    """Return the planner of `planner_to_json`."""
+    return SlicePlanner(
+        storage,
+        predicate_from_json(given["predicate"]),
+        tuple(tuple(path) for path in given["needed"]),
+        tuple(given["partition_columns"]),
+        frozenset(given["levels"]),
+        None if given["names"] is None else ColumnMapping.from_json(given["names"]),
+        given["to_pages"],
+    )
 
 
 def _make_planner(arguments: Arguments) -> SlicePlanner:
-    return SlicePlanner(
-        arguments.storage,
-        predicate_from_json(arguments["predicate"]),
-        tuple(tuple(path) for path in arguments["needed"]),
-        tuple(arguments["partition_columns"]),
-        frozenset(arguments["levels"]),
-        None if arguments["names"] is None else ColumnMapping.from_json(arguments["names"]),
-        arguments["to_pages"],
-    )
+    return planner_from_json(arguments.storage, arguments["planner"])
 
 
 # --- Concatenating slices -------------------------------------------------------------------------------------------
@@ -232,10 +237,24 @@ def _make_row_count_metadata(units: Units) -> pa.RecordBatch:
 def _make_item(listing: FileListing) -> Item:
     names = listing.files.column_names
     of_formats = [name for name in (FILE_FORMAT, "num_records") if name in names and FILE_FORMAT in names]
-    table = listing.files.select(["path", "size", "modified_ns", *of_formats, *list_constants(names)])
-    if listing.matched is not None:
-        table = table.append_column("matched", encode_matches(listing.matched))
+    files = listing.files.select(["path", "size", "modified_ns", *of_formats, *list_constants(names)])
+    table = listing_to_table(replace(listing, files=files))
     return Item.from_table(table, table.num_rows * SMALL_READ)
+
+
+def listing_to_table(listing: FileListing) -> pa.Table:
+    """Return the files of a listing, and what the filter proves for them, as one table."""
+    if listing.matched is None:
+        return listing.files
+    return listing.files.append_column("matched", encode_matches(listing.matched))
+
+
+def table_to_listing(table: pa.Table, conjuncts: int) -> FileListing:
+    """Return the listing of `listing_to_table`, for a filter with this number of conjuncts."""
+    if "matched" not in table.column_names:
+        return FileListing(table, ())
+    matched = decode_matches(table["matched"], conjuncts)
+    return FileListing(table.drop_columns(["matched"]), (), matched=matched)
 
 
 def _encode_plan(planned: Planned) -> Iterator[pa.RecordBatch]:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from tamis.errors import TamisError, format_count
 from tamis.expr.nodes import Column
+from tamis.formats.constants import name_partition
+from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
 from tamis.formats.delta.log.log_segment import LogFile
 from tamis.formats.delta.log.replay import make_action_keys
 from tamis.formats.delta.paths import resolve_paths
@@ -36,13 +40,17 @@ from tamis.formats.delta.planning.partition_values import (
     get_partition_strings,
     make_unreadable_value_error,
 )
-from tamis.formats.delta.planning.prune_files import PartPruner, Request
+from tamis.formats.delta.planning.prune_files import PartPruner, Request, resolve_files
 from tamis.formats.delta.schema import TableMetadata, parse_fields
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.formats.file_funnel import FileRequest, PrunedFiles, encode_result, make_result_schema, prune_in_executors
 from tamis.formats.file_rows import KEY, FileRowsJob, FilesWithStatistics, read_columns
 from tamis.formats.jobs import Arguments, Engine, Item, Job, read_table, storage_to_arguments
-from tamis.formats.source import LEVELS
+from tamis.formats.listing_parts import ListingJob
+from tamis.formats.source import LEVELS, FileListing
+from tamis.io.storage import Storage
+from tamis.io.threads import run_in_threads
+from tamis.parquet.footer.footer import load_footer
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.predicate import Predicate, make_partition_text
 from tamis.skipping.rewrite import Conjunct
@@ -66,28 +74,46 @@ def find_unread_parts(snapshot: Snapshot, *, in_memory: bool) -> list[FilePart]:
     return [part for part in parts if get_cached_batches(part, snapshot.metadata) is None] if in_memory else parts
 
 
+def prune_commits(snapshot: Snapshot, request: Request) -> PrunedFiles:
+    """Return the files that may hold a matching row, of the parts of the log that are in memory."""
+    pruner = PartPruner(snapshot.metadata, request, snapshot.storage.threads)
+    each = [pruner.prune(part) for part in snapshot.list_parts() if part.changes is not None]
+    return PrunedFiles.concatenate([pruner.make_empty(), *each])
+
+
 def _run_job(
     engine: Engine, snapshot: Snapshot, request: Request, parts: Sequence[FilePart], name: str, nothing: PrunedFiles
 ) -> list[PrunedFiles]:
     if not parts:
         return []
-    storage = snapshot.storage
-    touched = parts[0].touched
-    arguments = {
-        **storage_to_arguments(storage),
+    what = f"read {format_count(len(parts), 'checkpoint part')} of {name}@{snapshot.version}"
+    arguments = _make_arguments(snapshot, request)
+    job = Job(FUNCTION, arguments, make_result_schema(nothing), what, snapshot.storage.counters)
+    return prune_in_executors(engine, job, _make_items(parts), nothing)
+
+
+def _make_arguments(snapshot: Snapshot, request: Request) -> dict[str, Any]:
+    touched = snapshot.changes.touched
+    return {
+        **storage_to_arguments(snapshot.storage),
         "metadata": metadata_to_json(snapshot.metadata),
         "version": snapshot.version,
         "request": request.asked.to_json(),
-        "touched": None if touched is None or not len(touched) else _keys_to_text(touched),
+        "touched": _keys_to_text(touched) if len(touched) else None,
     }
-    what = f"read {format_count(len(parts), 'checkpoint part')} of {name}@{snapshot.version}"
-    job = Job(FUNCTION, arguments, make_result_schema(nothing), what, storage.counters)
-    files = [part.file for part in parts if part.file is not None]
-    return prune_in_executors(engine, job, [Item.from_json(astuple(file), file.size) for file in files], nothing)
+
+
+def _make_items(parts: Sequence[FilePart]) -> list[Item]:
+    files = [part.file for part in parts if part.changes is None and part.file is not None]
+    return [Item.from_json(astuple(file), file.size) for file in files]
 
 
 def prune_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
     """Prune the files that a checkpoint part adds. Yield a batch of metrics, then a batch of the remaining files."""
+    yield from encode_result(_prune_item(arguments, item))
+
+
+def _prune_item(arguments: Arguments, item: bytes) -> PrunedFiles:
     file = LogFile(*json.loads(item))
     part = FilePart(
         arguments.storage,
@@ -97,13 +123,72 @@ def prune_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
         file,
         touched=arguments.memoise(_read_touched),
     )
-    yield from encode_result(arguments.memoise(_make_pruner).prune(part))
+    return arguments.memoise(_make_pruner).prune(part)
 
 
 def _make_pruner(arguments: Arguments) -> PartPruner:
     metadata = metadata_from_json(arguments["metadata"])
     request = Request.of(FileRequest.from_json(arguments["request"]), metadata)
     return PartPruner(metadata, request, threads=1, keep=False)
+
+
+# --- Listing: executors list the files of checkpoint parts, and read their deletion vectors ---------------------------
+
+LIST_FUNCTION = "tamis.formats.delta.planning.checkpoint_job:list_part"
+DELETES_FUNCTION = "tamis.formats.delta.planning.checkpoint_job:make_vector_reader"
+
+
+def count_files(snapshot: Snapshot) -> int:
+    """Return how many files a snapshot has at most, from the footers of its checkpoint and the commits after it."""
+    storage, parts = snapshot.storage, snapshot.list_parts()
+    files = [part.file for part in parts if part.changes is None and part.file is not None]
+    in_memory = sum(len(part.changes.added_keys) for part in parts if part.changes is not None)
+
+    def count(file: LogFile) -> int:
+        footer, _ = load_footer(storage, file.path, file.size, file.modified_ns)
+        return int(footer.metadata.num_rows)
+
+    return in_memory + sum(run_in_threads(count, files, storage.threads))
+
+
+def plan_listing_job(snapshot: Snapshot, request: Request, name: str, more: Mapping[str, Any]) -> ListingJob:
+    """Return the job that lists the files of checkpoint parts; `more` are the arguments of `resolve_files`."""
+    items = _make_items(snapshot.list_parts())
+    what = f"list {format_count(len(items), 'checkpoint part')} of {name}@{snapshot.version}"
+    return ListingJob(LIST_FUNCTION, {**_make_arguments(snapshot, request), **more}, items, what)
+
+
+def list_part(arguments: Arguments, item: bytes) -> Iterator[FileListing]:
+    """Yield the files of a checkpoint part that may hold a matching row."""
+    found = _prune_item(arguments, item)
+    listed, _ = resolve_files(
+        arguments.storage, found.files, arguments["mark"], allow_outside=arguments["allow_outside"]
+    )
+    listed = listed.drop_columns([name_partition(name) for name in found.unreadable])
+    yield FileListing(listed, (), matched=found.matched, unreadable=found.unreadable)
+
+
+@dataclass(frozen=True)
+class VectorReader:
+    """Reads the rows that deletion vectors delete."""
+
+    allow_outside: bool
+
+    def read_deleted_rows(
+        self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
+    ) -> Mapping[int, BitMap64]:
+        """Return the deleted rows of the files with deletion vectors, by position in `files`."""
+        has_vector = np.flatnonzero(np.asarray(pc.is_valid(files["deletion_vector"])))
+        if not len(has_vector):
+            return {}
+        descriptors = parse_descriptors(files["deletion_vector"].take(pa.array(has_vector)))
+        found = read_deletion_bitmaps(storage, descriptors, allow_outside=self.allow_outside)
+        return dict(zip(has_vector.tolist(), found, strict=True))
+
+
+def make_vector_reader(arguments: Arguments) -> VectorReader:
+    """Return the reader of a table's deletion vectors, in an executor."""
+    return VectorReader(arguments["allow_outside"])
 
 
 # --- Serialisation ----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from itertools import chain, groupby
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile
@@ -28,6 +29,7 @@ from tamis.expr.nodes import TRUE, Column, find_columns
 from tamis.formats.constants import add_partitions
 from tamis.formats.delta.checkpoint.checkpoint_rows import RowGroupSkipper
 from tamis.formats.delta.generated_columns import derive_partition_predicates
+from tamis.formats.delta.paths import resolve_paths
 from tamis.formats.delta.planning.file_batches import (
     FILE_BATCH_CACHE,
     FILE_COLUMNS,
@@ -69,7 +71,9 @@ from tamis.formats.file_funnel import (
     sum_rows,
 )
 from tamis.formats.file_rows import DELETION_VECTOR
-from tamis.formats.source import MODIFIED
+from tamis.formats.function_results import UNKNOWN
+from tamis.formats.source import MODIFIED, to_single_array
+from tamis.io.listing import look_up_sizes
 from tamis.io.storage import Storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.skipping.handler import TakesParsedValues
@@ -131,6 +135,33 @@ def _derive_conjuncts(predicate: Predicate, metadata: TableMetadata) -> list[Con
         predicate.expr, generated, metadata.schema, metadata.partition_columns, collated=list(metadata.collations)
     )
     return [conjunct for each in implied for conjunct in rewrite(each)]
+
+
+def resolve_files(storage: Storage, files: pa.Table, mark: int, *, allow_outside: bool) -> tuple[pa.Table, int]:
+    """Return files of the log as a listing has them, and how many sizes were looked up.
+
+    `mark` is their modification time: see `make_immutable_marker`.
+    """
+    paths = pa.chunked_array(
+        [resolve_paths(storage, each, allow_outside=allow_outside) for each in files["path"].chunks], types.STRING
+    )
+    storage.check_all_links(paths)
+    sizes = files["size"]
+    unsized = int(pc.sum(pc.fill_null(pc.less_equal(sizes, 0), True)).as_py() or 0)
+    if unsized:
+        sizes = look_up_sizes(storage, to_single_array(paths), to_single_array(sizes))
+    listed = pa.table(
+        {
+            "path": paths,
+            "size": pc.fill_null(sizes, UNKNOWN),
+            "modified_ns": pa.repeat(pa.scalar(mark, types.LONG), len(files)),
+            "modified": files["modified"].cast(MODIFIED),
+            "deletion_vector": files["deletion_vector"],
+            "num_records": files["num_records"],
+            **{name: files[name] for name in files.column_names if ":" in name},
+        }
+    )
+    return listed, unsized
 
 
 def prune_files(snapshot: Snapshot, request: Request) -> PrunedFiles:

@@ -21,6 +21,7 @@ from tamis.formats.files.data_files import DataFile
 from tamis.formats.iceberg.deletes.equality_deletes import DeletedKeys, EqualityColumns, EqualityLookup, find_deleted
 from tamis.formats.iceberg.deletes.position_deletes import DeletionVector, PositionDeletes, read_deletion_vectors
 from tamis.formats.iceberg.schema import Json
+from tamis.formats.jobs import Arguments
 from tamis.formats.source import DeletedValues, FilesWithDeletedValues
 from tamis.io.storage import Storage
 from tamis.io.threads import run_in_threads
@@ -46,6 +47,14 @@ CACHE_BYTES = 64 * 1024 * 1024
 """The size of the cache of delete files: each applies to many data files, which are planned in parts."""
 
 Numbers = npt.NDArray[np.int64]
+
+
+DELETES_FUNCTION = "tamis.formats.iceberg.deletes.deleted_rows:make_delete_reader"
+
+
+def make_delete_reader(arguments: Arguments) -> DeleteReader:
+    """Return the reader of a table's deletes, in an executor."""
+    return DeleteReader(arguments["schemas"], arguments["name_mapping"], arguments["name"])
 
 
 @dataclass(frozen=True)

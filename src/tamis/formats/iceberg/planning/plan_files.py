@@ -36,6 +36,7 @@ from tamis.formats.file_funnel import (
     spread_values,
 )
 from tamis.formats.file_rows import KEY, FileRowsJob, FilesWithStatistics, read_columns
+from tamis.formats.iceberg.deletes.deletes_index import DELETES as ASSIGNED
 from tamis.formats.iceberg.deletes.deletes_index import assign_deletes
 from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
 from tamis.formats.iceberg.manifests.manifest_list import DATA, DELETES, ManifestList
@@ -61,6 +62,7 @@ from tamis.formats.iceberg.planning.manifest_files import (
     read_entries,
 )
 from tamis.formats.jobs import Arguments, Engine, Item, Job, Planning, storage_to_arguments
+from tamis.formats.listing_parts import ListingJob
 from tamis.formats.source import FileListing, to_single_array
 from tamis.io.ranges import IMMUTABLE
 from tamis.io.storage import Storage
@@ -324,6 +326,55 @@ def prune_manifest_group(arguments: Arguments, item: bytes) -> Iterator[pa.Recor
 
 def _make_pruner(arguments: Arguments) -> FilePruner:
     return FilePruner(Request.from_json(arguments["request"]), arguments["compared"])
+
+
+# --- Listing: executors list the files of manifests ------------------------------------------------------------------
+
+LIST_FUNCTION = "tamis.formats.iceberg.planning.plan_files:list_manifest_group"
+
+
+def plan_listing_job(
+    manifests: ManifestList, request: Request, relocation: Relocation, name: str, min_files: int
+) -> ListingJob | None:
+    """Return the job that lists the files of the manifests that a filter keeps; None for at most `min_files` files.
+
+    None with delete files too: they are assigned to all files together.
+    """
+    storage = relocation.storage
+    location = f"a manifest of '{storage.uri}'"
+    data = prune_manifests(manifests.select_content(DATA), request, location).table
+    if _prune_delete_manifests(manifests.select_content(DELETES), data, request, location).num_rows:
+        return None
+    # Old writers do not record the number of files.
+    if not data["files"].null_count and (pc.sum(data["files"]).as_py() or 0) <= min_files:
+        return None
+    groups = group_manifests(Manifest.from_table(data))
+    arguments = {
+        **storage_to_arguments(storage),
+        "request": request.to_json(),
+        "compared": [],
+        "recorded_location": relocation.recorded_location,
+        "allow_outside": relocation.allow_outside,
+    }
+    sizes = [sum(max(each.length, 0) for each in group) for group in groups]
+    items = [Item.from_json([astuple(each) for each in group], size) for group, size in zip(groups, sizes, strict=True)]
+    return ListingJob(LIST_FUNCTION, arguments, items, f"list {format_count(data.num_rows, 'manifest')} of {name}")
+
+
+def list_manifest_group(arguments: Arguments, item: bytes) -> Iterator[FileListing]:
+    """Yield the files of some manifests of one spec that may hold a matching row, without deletes."""
+    storage = arguments.storage
+    found = arguments.memoise(_make_pruner).prune(storage, [Manifest(*each) for each in json.loads(item)])
+    files = found.files.combine_chunks()
+    files = files.append_column("deletes", pa.nulls(files.num_rows, ASSIGNED))
+    files = files.append_column(LOGICAL_ROWS, files["record_count"])
+    listing = make_listing(replace(found, files=files), (), arguments.memoise(_make_relocation))
+    storage.check_all_links(listing.files["path"])
+    yield listing
+
+
+def _make_relocation(arguments: Arguments) -> Relocation:
+    return Relocation(arguments.storage, arguments["recorded_location"], arguments["allow_outside"])
 
 
 # --- File rows ------------------------------------------------------------------------------------------------------
