@@ -260,8 +260,11 @@ FOREIGN_PRIVATES = {
     "expr/sql/pipes.py",
     "formats/function_results.py",  # pyarrow's export to the C interface
 }
-# The name of cached rows on Spark's storage page, which only the JVM can set.
-FOREIGN_ATTRIBUTES = {"engines/spark/files_dataframe.py": {"_jsparkSession", "_jdf"}}
+# Relations of files that a session keeps, and the name of cached rows on Spark's storage page, which only the JVM can set.
+FOREIGN_ATTRIBUTES = {
+    "engines/spark/files_dataframe.py": {"_jsparkSession", "_jdf"},
+    "engines/spark/native_scan.py": {"_jdf"},
+}
 # Values that the expression layer remembers on its own nodes.
 REMEMBERED = {"expr/evaluate.py": {"_evaluable"}, "expr/functions/table.py": {"_type", "_fallible"}}
 
