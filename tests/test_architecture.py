@@ -260,7 +260,7 @@ FOREIGN_PRIVATES = {
     "expr/sql/pipes.py",
     "formats/function_results.py",  # pyarrow's export to the C interface
 }
-# Relations of files that a session keeps, and the name of cached rows on Spark's storage page, which only the JVM can set.
+# Relations of files that a session keeps, and the name of cached rows on the storage page: only the JVM has them.
 FOREIGN_ATTRIBUTES = {
     "engines/spark/files_dataframe.py": {"_jsparkSession", "_jdf"},
     "engines/spark/native_scan.py": {"_jdf"},
