@@ -349,10 +349,10 @@ def _make_arithmetic_row(
     )  # fmt: skip
 
 
-def _make_division_row(name: str, aliases: tuple[str, ...] = ()) -> Function:
+def _make_division_row(name: str, aliases: tuple[str, ...] = (), polars: tuple[str, ...] = ()) -> Function:
     return Function(
         name, ("number", "number"), _make_arithmetic_type_finder(name), 2, 2, Nulls.OWN,
-        operator=Precedence.PRODUCT, aliases=aliases,
+        operator=Precedence.PRODUCT, aliases=aliases, polars=polars,
     )  # fmt: skip
 
 
@@ -362,6 +362,7 @@ def _make_calendar_part_row(
     return Function(
         name, ("time",), types.LONG, 1, 1, monotone=None if larger else Monotone(0, keeps_order=True),
         larger_parts=larger, kernel=kernels.calendar_part, supports=supports, aliases=(spark,) if spark else (),
+        pyarrow=(name,), polars=(f"TemporalExpr.{name.capitalize()}",),
         spark=Spark(spark or name, is_same=True),
     )  # fmt: skip
 
@@ -385,7 +386,19 @@ def _make_engine_rows() -> tuple[Function, ...]:
             )
         ),
         make("pmod", typed_like="%"),
-        make("div", operator=Precedence.PRODUCT),
+        make("div", operator=Precedence.PRODUCT, most=2, polars=("FloorDivide",)),
+        *(
+            make(
+                name, arguments=("time",), larger_parts=larger, most=1,
+                pyarrow=(arrow,), polars=(f"TemporalExpr.{polars}",),
+            )
+            for name, larger, arrow, polars in (
+                ("quarter", ("year",), "quarter", "Quarter"),
+                ("dayofyear", ("year",), "day_of_year", "OrdinalDay"),
+                ("second", ("year", "month", "day", "hour", "minute"), "second", "Second"),
+            )
+        ),
+        make("octet_length", most=1, pyarrow=("binary_length",), polars=("StringExpr.LenBytes",)),
         *(make(name, joins_texts=True) for name in ("concat", "concat_ws")),
         *(make(name, arguments=("literal", "any")) for name in ("date_part", "datepart", "named_struct")),
     )  # fmt: skip
@@ -433,7 +446,7 @@ _ROWS = (
     _make_arithmetic_row("-", kernels.subtract, _find_order_of_difference, "subtract", "Minus"),
     _make_arithmetic_row("*", kernels.multiply, _find_order_of_product, "multiply", "Multiply"),
     _make_division_row("/"),
-    _make_division_row("%", ("mod",)),
+    _make_division_row("%", ("mod",), ("Modulus",)),
     Function(
         "negate", ("number",), _make_arithmetic_type_finder("-"), 1, 1, monotone=Monotone(0, keeps_order=False),
         kernel=kernels.negate, supports=domains.has_number, may_fail=domains.may_overflow,

@@ -194,7 +194,7 @@ def register_function(function: Function) -> None:
 
 def find_foreign_function(name: str, column: Callable[[Function], tuple[str, ...]]) -> Function | None:
     """Return the function that another library calls by a name; `column` has the names of that library."""
-    return next((row for row in FUNCTIONS.values() if name in column(row)), None)
+    return next((row for row in (*FUNCTIONS.values(), *ENGINE_FUNCTIONS.values()) if name in column(row)), None)
 
 
 def find_spark_function(name: str) -> Function | None:
