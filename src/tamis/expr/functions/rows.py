@@ -25,6 +25,7 @@ from tamis.expr.functions.table import (
     register_function,
     type_of,
 )
+from tamis.expr.literals import literal
 from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.expr.patterns import ANY_TEXT, LikePattern, parse_like
 from tamis.types import count_decimal_digits, find_common_number_type, is_number, is_text, type_from_name
@@ -315,6 +316,7 @@ def _make_null_test_row(
 ) -> Function:
     return Function(
         name, ("any",), types.BOOLEAN, 1, 1, Nulls.OWN, kernel=kernel, negation=negation, zones=Zones.NEVER,
+        compares_texts=False,
         is_leakproof=_tests_column, operator=Precedence.COMPARISON, aliases=(alias,), pyarrow=pyarrow,
         polars=(polars,), datafusion=datafusion, classes=classes,
         spark=Spark(alias, is_same=True),
@@ -398,6 +400,17 @@ def _make_engine_rows() -> tuple[Function, ...]:
                 ("second", ("year", "month", "day", "hour", "minute"), "second", "Second"),
             )
         ),
+        *(
+            make(name, is_deterministic=False)
+            for name in (
+                "gen_random_uuid", "monotonically_increasing_id", "rand", "randn", "random", "shuffle", "uniform",
+                "uuid", "uuidv4", "uuidv7",
+            )
+        ),
+        # There is no session time zone, so days are in UTC.
+        *(make(name, most=0, clock=literal) for name in ("now", "current_timestamp")),
+        *(make(name, most=0, clock=lambda now: literal(now.date())) for name in ("current_date", "curdate")),
+        make("localtimestamp", most=0, clock=lambda now: literal(now.replace(tzinfo=None))),
         make("octet_length", most=1, pyarrow=("binary_length",), polars=("StringExpr.LenBytes",)),
         *(make(name, joins_texts=True) for name in ("concat", "concat_ws")),
         *(make(name, arguments=("literal", "any")) for name in ("date_part", "datepart", "named_struct")),
@@ -510,7 +523,7 @@ _ROWS = (
         aliases=("lcase",), pyarrow=("utf8_lower",), polars=("StringExpr.Lowercase",), datafusion=("lower",),
     ),
     Function(
-        "length", ("text",), types.LONG, 1, 1, kernel=kernels.length, supports=domains.has_text,
+        "length", ("text",), types.LONG, 1, 1, kernel=kernels.length, supports=domains.has_text, compares_texts=False,
         aliases=("char_length", "character_length", "len"), pyarrow=("utf8_length",),
         polars=("StringExpr.LenChars",), datafusion=("character_length",),
         spark=Spark("length", is_same=True),

@@ -18,7 +18,7 @@ from sqlglot.dialects.spark import Spark
 from tamis.errors import AmbiguousColumn, ExpressionError
 from tamis.expr.bind import bind
 from tamis.expr.functions.spark_semantics import has_spark_comparisons
-from tamis.expr.functions.table import ALIASES, FUNCTIONS, NOT_DETERMINISTIC
+from tamis.expr.functions.table import ALIASES, FUNCTIONS, is_nondeterministic
 from tamis.expr.nodes import AnyExpr, Column, Expr
 from tamis.expr.normalise import freeze_current_time
 from tamis.expr.sql.parse import to_expression
@@ -61,7 +61,7 @@ def is_scalar(name: str) -> bool:
     lowered = name.lower()
     if lowered in _SPARK_AGGREGATES or lowered in _NOT_SCALAR:
         return False
-    if lowered in FUNCTIONS or lowered in ALIASES or lowered in NOT_DETERMINISTIC:
+    if lowered in FUNCTIONS or lowered in ALIASES or is_nondeterministic(lowered):
         return True
     return lowered in _list_scalar_functions() and lowered not in _SQLGLOT_AGGREGATES
 
@@ -78,12 +78,11 @@ def is_known(name: str) -> bool:
         _list_scalar_functions(),
         FUNCTIONS,
         ALIASES,
-        NOT_DETERMINISTIC,
         _SPARK_AGGREGATES,
         _NOT_SCALAR,
         _SQLGLOT_AGGREGATES,
     )
-    return any(lowered in each for each in known)
+    return is_nondeterministic(lowered) or any(lowered in each for each in known)
 
 
 class UnsupportedSql(Exception):
