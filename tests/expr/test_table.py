@@ -159,3 +159,11 @@ def test_functions_that_return_another_value_for_each_call_are_found_in_any_synt
 ) -> None:
     for parsed in (parse_sql(text), pickle.loads(pickle.dumps(parse_sql(text)))):
         assert find_nondeterministic_function(parsed) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "field"), [(row.name, field) for row in FUNCTIONS.values() for field in row.extracted_as]
+)
+def test_extract_is_the_function_of_its_field(function: str, field: str) -> None:
+    for text in (f"extract({field} FROM t) = 1", f"date_part('{field}', t) = 1"):
+        assert parse_sql(text) == parse_sql(f"{function}(t) = 1")

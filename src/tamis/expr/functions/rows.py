@@ -359,11 +359,16 @@ def _make_division_row(name: str, aliases: tuple[str, ...] = (), polars: tuple[s
 
 
 def _make_calendar_part_row(
-    name: str, *larger: str, supports: Callable[[Call], bool] = domains.has_date_or_timestamp, spark: str | None = None
+    name: str,
+    fields: str,
+    *larger: str,
+    supports: Callable[[Call], bool] = domains.has_date_or_timestamp,
+    spark: str | None = None,
 ) -> Function:
     return Function(
         name, ("time",), types.LONG, 1, 1, monotone=None if larger else Monotone(0, keeps_order=True),
-        larger_parts=larger, kernel=kernels.calendar_part, supports=supports, aliases=(spark,) if spark else (),
+        larger_parts=larger, extracted_as=(name, *fields.split()), kernel=kernels.calendar_part,
+        supports=supports, aliases=(spark,) if spark else (),
         pyarrow=(name,), polars=(f"TemporalExpr.{name.capitalize()}",),
         spark=Spark(spark or name, is_same=True),
     )  # fmt: skip
@@ -391,13 +396,16 @@ def _make_engine_rows() -> tuple[Function, ...]:
         make("div", operator=Precedence.PRODUCT, most=2, polars=("FloorDivide",)),
         *(
             make(
-                name, arguments=("time",), larger_parts=larger, most=1,
+                name, arguments=("time",), larger_parts=larger, extracted_as=fields, most=1,
                 pyarrow=(arrow,), polars=(f"TemporalExpr.{polars}",),
             )
-            for name, larger, arrow, polars in (
-                ("quarter", ("year",), "quarter", "Quarter"),
-                ("dayofyear", ("year",), "day_of_year", "OrdinalDay"),
-                ("second", ("year", "month", "day", "hour", "minute"), "second", "Second"),
+            for name, fields, larger, arrow, polars in (
+                ("quarter", ("quarter", "qtr"), ("year",), "quarter", "Quarter"),
+                ("dayofyear", (), ("year",), "day_of_year", "OrdinalDay"),
+                (
+                    "second", ("second", "s", "sec", "seconds", "secs"), ("year", "month", "day", "hour", "minute"),
+                    "second", "Second",
+                ),
             )
         ),
         *(
@@ -493,11 +501,13 @@ _ROWS = (
         polars=("Coalesce", "FillNull"), datafusion=("coalesce",),
         spark=Spark("coalesce", is_same=spark_semantics.has_known_type),
     ),
-    _make_calendar_part_row("year"),
-    _make_calendar_part_row("month", "year"),
-    _make_calendar_part_row("day", "year", "month", spark="dayofmonth"),
-    _make_calendar_part_row("hour", "year", "month", "day", supports=domains.has_timestamp),
-    _make_calendar_part_row("minute", "year", "month", "day", "hour", supports=domains.has_timestamp),
+    _make_calendar_part_row("year", "y years yr yrs"),
+    _make_calendar_part_row("month", "mon mons months", "year"),
+    _make_calendar_part_row("day", "d days", "year", "month", spark="dayofmonth"),
+    _make_calendar_part_row("hour", "h hours hr hrs", "year", "month", "day", supports=domains.has_timestamp),
+    _make_calendar_part_row(
+        "minute", "m min mins minutes", "year", "month", "day", "hour", supports=domains.has_timestamp
+    ),
     Function(
         "date_trunc", ("literal", "time"), _find_date_trunc_type, 2, 2, monotone=Monotone(1, keeps_order=True),
         kernel=kernels.date_trunc, supports=domains.can_date_trunc, may_fail=True,

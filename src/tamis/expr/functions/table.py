@@ -119,6 +119,8 @@ class Function:
     monotone: Monotone | Callable[[tuple[Expr, ...]], Monotone | None] | None = None
     larger_parts: tuple[str, ...] | None = None
     """The parts of a time with whose periods this part starts again: year and month for `day`. None: it is no part."""
+    extracted_as: tuple[str, ...] = ()
+    """The fields of EXTRACT and `date_part` that are this part of a time."""
     alike: Callable[[int], Collection[int]] | None = None
     """The positions, of a number of arguments, that Spark casts to a common type; None: there is no such type."""
     typed_like: str | None = None

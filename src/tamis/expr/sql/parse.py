@@ -130,13 +130,7 @@ _CAST_FUNCTIONS = {
                                "binary", "timestamp_ntz")},
     "decimal": "decimal(10,0)",
 }  # fmt: skip
-_CALENDAR_PARTS = {
-    **dict.fromkeys(("year", "years", "y", "yr", "yrs"), "year"),
-    **dict.fromkeys(("month", "months", "mon", "mons"), "month"),
-    **dict.fromkeys(("day", "days", "d"), "day"),
-    **dict.fromkeys(("hour", "hours", "h", "hr", "hrs"), "hour"),
-    **dict.fromkeys(("minute", "minutes", "m", "min", "mins"), "minute"),
-}
+_CALENDAR_PARTS = {field: row.name for row in FUNCTIONS.values() for field in row.extracted_as}
 
 
 def _convert_function(node: exp.Expr) -> Conversion:
