@@ -545,3 +545,11 @@ def test_parts_of_timestamps_are_those_of_pyarrow(part, tmp_path):
         expected = table.filter(part(pc.field("t")) == value)
         found = tamis.open(tmp_path / "f.parquet").scan(part(pc.field("t")) == value).to_arrow()
         assert found["row"].to_pylist() == expected["row"].to_pylist()
+
+
+def test_the_length_in_bytes_is_that_of_pyarrow(tmp_path):
+    table = pa.table({"s": ["", "ab", "ä", None, "日"], "row": range(5)})
+    pq.write_table(table, tmp_path / "f.parquet", row_group_size=2)
+    for test in (pc.binary_length(s) == 2, pc.binary_length(s) * 2 > 5):
+        found = tamis.open(tmp_path / "f.parquet").scan(test).to_arrow()
+        assert found["row"].to_pylist() == table.filter(test)["row"].to_pylist()
