@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +20,11 @@ from tamis.expr.functions.table import (
     FUNCTIONS,
     Function,
     find_arithmetic_operator,
+    find_nondeterministic_function,
     find_spark_function,
     register_function,
 )
+from tamis.expr.sql.parse import parse_sql
 
 VALUES = [-3, -2, -1, 0, 1, 2, None, 7]
 
@@ -138,3 +141,29 @@ def test_a_function_of_engines_has_a_row() -> None:
     assert [find_arithmetic_operator(name) for name in ("try_add", "MOD", "div", "-", "abs", "sqrt")] == [
         "+", "%", "div", "-", None, None,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rand() < 0.5", "rand"),
+        ("xs[UUID()] = 1", "uuid"),
+        ("exists(xs, x -> x < `rand`())", "rand"),
+        ("xs[0] = 'rand()'", None),
+        ("exists(xs, x -> x < random_name(1))", None),
+        ("day < now()", None),
+    ],
+)
+def test_functions_that_return_another_value_for_each_call_are_found_in_any_syntax(
+    text: str, expected: str | None
+) -> None:
+    for parsed in (parse_sql(text), pickle.loads(pickle.dumps(parse_sql(text)))):
+        assert find_nondeterministic_function(parsed) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "field"), [(row.name, field) for row in FUNCTIONS.values() for field in row.extracted_as]
+)
+def test_extract_is_the_function_of_its_field(function: str, field: str) -> None:
+    for text in (f"extract({field} FROM t) = 1", f"date_part('{field}', t) = 1"):
+        assert parse_sql(text) == parse_sql(f"{function}(t) = 1")

@@ -11,6 +11,8 @@ call, as in `as_arrow(x > 5)`, and binding replaces the mark by calls that say i
 | `as_arrow(x * 0.5)`    | a float  | `CAST(x * 0.5 AS float)`    | floats are computed in single precision      |
 | `as_polars(x = 0.1)`   | a float  | `x = 0.1F`                  | an untyped number gets the column's type     |
 | `as_polars(x / 3)`     | a double | `x * 0.3333333333333333`    | Polars multiplies by the reciprocal          |
+| `as_polars(x % 3)`     | a bigint | `(x % 3 + 3) % 3`           | Polars rounds quotients down                 |
+| `as_polars(year(x))`   | a date   | `year(x)`                   | an instant with a zone has local parts there |
 | `as_iceberg(x = 0.1)`  | a float  | `x = 0.1F`                  | a literal gets the column's type             |
 | `as_iceberg(x < 1e10)` | an int   | `TRUE`                      | no int is larger, and NULL is not considered |
 
@@ -30,7 +32,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import ExpressionError
-from tamis.expr.functions.table import FUNCTIONS, Precedence, is_comparison, type_of
+from tamis.expr.functions.table import FUNCTIONS, Precedence, find_spark_function, is_comparison, type_of
 from tamis.expr.literals import MAX_DIGITS, literal, parse_number
 from tamis.expr.nodes import (
     FALSE,
@@ -50,13 +52,16 @@ from tamis.expr.nodes import (
     or_,
     replace_args,
 )
-from tamis.types import get_integer_range, is_number, is_text
+from tamis.types import get_integer_range, is_number, is_text, type_from_name, type_name_with_article
 
 AS_ARROW = "as_arrow"
 AS_DATAFUSION = "as_datafusion"
 AS_ICEBERG = "as_iceberg"
 AS_POLARS = "as_polars"
 _MARKS = frozenset((AS_ARROW, AS_DATAFUSION, AS_ICEBERG, AS_POLARS))
+
+_TYPED = frozenset(("bround", "cast", "div", "round", "try_cast", "xor"))
+"""Functions whose meaning in a library depends on the types of the arguments."""
 
 _FLOAT = pa.float32()
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())
@@ -72,6 +77,8 @@ def mark(library: str, expr: Unbound) -> Unbound:
             return Call(library, (expr,)) if all(map(_may_be_number, args)) else expr
         case Call(function) if function == "in" or has_common_type(function) or is_arithmetic(function):
             return Call(library, (expr,))
+        case Call(function) if function in _TYPED or is_calendar_part(function):
+            return Call(library, (expr,))
         case _:
             return expr
 
@@ -79,6 +86,11 @@ def mark(library: str, expr: Unbound) -> Unbound:
 def has_common_type(function: str) -> bool:
     row = FUNCTIONS.get(function)
     return row is not None and row.alike is not None
+
+
+def is_calendar_part(function: str) -> bool:
+    row = find_spark_function(function)
+    return row is not None and row.larger_parts is not None
 
 
 def is_arithmetic(function: str) -> bool:
@@ -121,6 +133,8 @@ def bind_foreign_call(marked: Call[Leaf], args: tuple[Expr, ...], bind_call: Cal
     if not isinstance(inner, Call):
         return replace_args(marked, ())
     call = replace_args(inner, args)
+    if is_calendar_part(call.function):
+        return _bind_calendar_part(call, bind_call)
     match marked.function:
         case "as_arrow":
             return _bind_arrow_call(call, bind_call)
@@ -133,6 +147,38 @@ def bind_foreign_call(marked: Call[Leaf], args: tuple[Expr, ...], bind_call: Cal
 
 
 # --- What libraries share ---------------------------------------------------------------------------------------------
+
+
+def _bind_calendar_part(call: Call, bind_call: Callable[[Call], Expr]) -> Expr:
+    """Bind a part of a date or timestamp: other libraries know no hour of a date, and have local parts of instants."""
+    data_type = type_of(call.args[0])
+    row = find_spark_function(call.function)
+    assert row is not None
+    is_of_date = data_type is not None and pa.types.is_date(data_type) and "day" not in (row.larger_parts or ())
+    if not is_of_date and not _is_timestamp_in_utc(data_type):
+        raise _make_type_error(call)
+    bound = bind_call(call)
+    return bound if type_of(bound) is not None else Call("cast", (bound, _BIGINT))
+
+
+def _is_timestamp_in_utc(data_type: pa.DataType | None) -> bool:
+    """Return whether a type has timestamps without a zone, or in UTC."""
+    if data_type is None or not pa.types.is_timestamp(data_type):
+        return False
+    return data_type.tz in (None, "UTC", "Etc/UTC", "+00:00")
+
+
+_BIGINT = Literal("bigint", types.STRING)
+
+
+def _make_type_error(call: Call) -> ExpressionError:
+    data_type = type_of(call.args[0])
+    shown = "an unknown type" if data_type is None else type_name_with_article(data_type)
+    target = next((f" to {arg.value}" for arg in call.args[1:] if isinstance(arg, Literal)), "")
+    return ExpressionError(
+        f"an expression has {call.function} of {shown}{target}, which SQL computes otherwise: "
+        "write the filter as SQL text"
+    )
 
 
 def _round_to_float(
@@ -243,6 +289,8 @@ def _cast_items(call: Call) -> Call:
 def _bind_polars_call(call: Call, bind_call: Callable[[Call], Expr]) -> Expr:
     is_untyped = [is_marked(arg) for arg in call.args]
     plain = tuple(map(remove_mark, call.args))
+    if call.function == "%" or call.function in _TYPED:
+        return _bind_typed_polars_call(replace_args(call, plain), bind_call, are_untyped=all(is_untyped))
     if all(is_untyped) and is_arithmetic(call.function):
         # A sum of untyped numbers is an untyped number, a quotient is a double.
         bound = _fold_numbers(call.function, plain)
@@ -305,6 +353,55 @@ def _bind_polars_division(dividend: Expr, divisor: Expr, bind_call: Callable[[Ca
     else:
         reciprocal = literal(1 / float(divisor.value))
     return _round_to_float(Call("*", (dividend, reciprocal)), bind_call, _is_single_in_polars)
+
+
+def _bind_typed_polars_call(call: Call, bind_call: Callable[[Call], Expr], *, are_untyped: bool) -> Expr:
+    """Bind a call that has a counterpart only for some types; raise for the others.
+
+    Polars rounds quotients of integers down: `-7 // 3` is -3 and `-7 % 3` is 2, where SQL has -2 and -1. It casts a
+    float to a text, or a text to a number, by its own rules.
+    """
+    source = type_of(call.args[0])
+    match call.function, call.args:
+        case "%" | "div", (Literal(int() as dividend), Literal(int() as divisor)) if are_untyped and divisor:
+            return Call(AS_POLARS, (literal(dividend % divisor if call.function == "%" else dividend // divisor),))
+        case "%" | "div", (dividend, Literal(value=int() as divisor) as by) if _has_integer(source, divisor):
+            remainder = Call("%", (dividend, by))
+            if call.function == "%":
+                return bind_call(Call("%", (Call("+", (remainder, by)), by)))
+            has_other_sign = bind_call(Call("<" if divisor > 0 else ">", (remainder, Literal(0, types.LONG))))
+            correction = Call("case", (has_other_sign, Literal(1, types.LONG), Literal(0, types.LONG)))
+            return bind_call(Call("-", (Call("cast", (Call("div", call.args), _BIGINT)), correction)))
+        case "cast" | "try_cast", (_, Literal(value=str() as name)) if _is_cast_alike(source, type_from_name(name)):
+            # A double beyond the largest float is infinite, also where a cast may give NULL.
+            return bind_call(Call("cast", call.args) if name == "float" else call)
+        case "xor", _ if {type_of(arg) for arg in call.args} <= {types.BOOLEAN, types.NULL}:
+            return bind_call(Call("<>", call.args))
+        case "round" | "bround", (value,) if source is not None and pa.types.is_integer(source):
+            return value
+        case "round" | "bround", _ if source in (types.DOUBLE, _FLOAT):
+            name = "float" if source == _FLOAT else "double"
+            return Call("cast", (bind_call(call), Literal(name, types.STRING)))
+        case _:
+            raise _make_type_error(call)
+
+
+def _has_integer(dividend: pa.DataType | None, divisor: int) -> bool:
+    """Return whether the quotient is one of integers, and the divisor so small that no remainder overflows."""
+    is_integer = dividend is not None and pa.types.is_integer(dividend) and not pa.types.is_uint64(dividend)
+    return is_integer and 0 < abs(divisor) < 2**62 and not isinstance(divisor, bool)
+
+
+def _is_cast_alike(source: pa.DataType | None, target: pa.DataType) -> bool:
+    """Return whether Polars casts all values of a type to those to which SQL casts them."""
+    if source is None:
+        return False
+    if pa.types.is_date(target) or pa.types.is_timestamp(target):
+        return bool(pa.types.is_date(source)) or _is_timestamp_in_utc(source)
+    is_whole = pa.types.is_integer(source) or pa.types.is_boolean(source)
+    if pa.types.is_integer(target) or pa.types.is_floating(target):
+        return bool(is_whole or pa.types.is_floating(source))
+    return bool(source == target or (is_whole and (is_text(target) or pa.types.is_boolean(target))))
 
 
 # --- Iceberg ----------------------------------------------------------------------------------------------------------

@@ -22,8 +22,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import EvaluationError
 from tamis.expr.evaluate import can_evaluate, evaluate_constant
-from tamis.expr.functions.table import FUNCTIONS, Nulls, negate, type_of
-from tamis.expr.literals import literal
+from tamis.expr.functions.table import FUNCTIONS, Nulls, find_spark_function, negate, type_of
 from tamis.expr.nodes import (
     FALSE,
     NULL,
@@ -386,13 +385,6 @@ def is_less(left: Any, right: Any) -> bool:
 
 # --- The time of a query: `now()` and similar calls become one literal, the same for all rows and pruning levels ------
 
-_CLOCKS: dict[str, Callable[[datetime], Literal]] = {
-    **dict.fromkeys(("now", "current_timestamp"), literal),
-    "localtimestamp": lambda now: literal(now.replace(tzinfo=None)),
-    **dict.fromkeys(("current_date", "curdate"), lambda now: literal(now.date())),
-}
-"""Functions without arguments that return the current time. There is no session time zone, so days are in UTC."""
-
 
 def freeze_current_time(expr: Tree[L], now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Tree[L]:
     """Replace every call that returns the current time by the same literal.
@@ -404,10 +396,11 @@ def freeze_current_time(expr: Tree[L], now: Callable[[], datetime] = lambda: dat
     found: list[datetime] = []
 
     def replace_clock(node: Tree[L]) -> Tree[L]:
-        if not (isinstance(node, Call) and not node.args and node.function in _CLOCKS):
+        row = find_spark_function(node.function) if isinstance(node, Call) and not node.args else None
+        if row is None or row.clock is None:
             return node
         if not found:
             found.append(now())
-        return _CLOCKS[node.function](found[0])
+        return row.clock(found[0])
 
     return transform(expr, replace_clock)

@@ -25,6 +25,7 @@ from tamis.expr.functions.table import (
     register_function,
     type_of,
 )
+from tamis.expr.literals import literal
 from tamis.expr.nodes import Call, Column, Expr, Literal
 from tamis.expr.patterns import ANY_TEXT, LikePattern, parse_like
 from tamis.types import count_decimal_digits, find_common_number_type, is_number, is_text, type_from_name
@@ -315,6 +316,7 @@ def _make_null_test_row(
 ) -> Function:
     return Function(
         name, ("any",), types.BOOLEAN, 1, 1, Nulls.OWN, kernel=kernel, negation=negation, zones=Zones.NEVER,
+        compares_texts=False,
         is_leakproof=_tests_column, operator=Precedence.COMPARISON, aliases=(alias,), pyarrow=pyarrow,
         polars=(polars,), datafusion=datafusion, classes=classes,
         spark=Spark(alias, is_same=True),
@@ -349,19 +351,25 @@ def _make_arithmetic_row(
     )  # fmt: skip
 
 
-def _make_division_row(name: str, aliases: tuple[str, ...] = ()) -> Function:
+def _make_division_row(name: str, aliases: tuple[str, ...] = (), polars: tuple[str, ...] = ()) -> Function:
     return Function(
         name, ("number", "number"), _make_arithmetic_type_finder(name), 2, 2, Nulls.OWN,
-        operator=Precedence.PRODUCT, aliases=aliases,
+        operator=Precedence.PRODUCT, aliases=aliases, polars=polars,
     )  # fmt: skip
 
 
 def _make_calendar_part_row(
-    name: str, *larger: str, supports: Callable[[Call], bool] = domains.has_date_or_timestamp, spark: str | None = None
+    name: str,
+    fields: str,
+    *larger: str,
+    supports: Callable[[Call], bool] = domains.has_date_or_timestamp,
+    spark: str | None = None,
 ) -> Function:
     return Function(
         name, ("time",), types.LONG, 1, 1, monotone=None if larger else Monotone(0, keeps_order=True),
-        larger_parts=larger, kernel=kernels.calendar_part, supports=supports, aliases=(spark,) if spark else (),
+        larger_parts=larger, extracted_as=(name, *fields.split()), kernel=kernels.calendar_part,
+        supports=supports, aliases=(spark,) if spark else (),
+        pyarrow=(name,), polars=(f"TemporalExpr.{name.capitalize()}",),
         spark=Spark(spark or name, is_same=True),
     )  # fmt: skip
 
@@ -385,7 +393,33 @@ def _make_engine_rows() -> tuple[Function, ...]:
             )
         ),
         make("pmod", typed_like="%"),
-        make("div", operator=Precedence.PRODUCT),
+        make("div", operator=Precedence.PRODUCT, most=2, polars=("FloorDivide",)),
+        *(
+            make(
+                name, arguments=("time",), larger_parts=larger, extracted_as=fields, most=1,
+                pyarrow=(arrow,), polars=(f"TemporalExpr.{polars}",),
+            )
+            for name, fields, larger, arrow, polars in (
+                ("quarter", ("quarter", "qtr"), ("year",), "quarter", "Quarter"),
+                ("dayofyear", (), ("year",), "day_of_year", "OrdinalDay"),
+                (
+                    "second", ("second", "s", "sec", "seconds", "secs"), ("year", "month", "day", "hour", "minute"),
+                    "second", "Second",
+                ),
+            )
+        ),
+        *(
+            make(name, is_deterministic=False)
+            for name in (
+                "gen_random_uuid", "monotonically_increasing_id", "rand", "randn", "random", "shuffle", "uniform",
+                "uuid", "uuidv4", "uuidv7",
+            )
+        ),
+        # There is no session time zone, so days are in UTC.
+        *(make(name, most=0, clock=literal) for name in ("now", "current_timestamp")),
+        *(make(name, most=0, clock=lambda now: literal(now.date())) for name in ("current_date", "curdate")),
+        make("localtimestamp", most=0, clock=lambda now: literal(now.replace(tzinfo=None))),
+        make("octet_length", most=1, pyarrow=("binary_length",), polars=("StringExpr.LenBytes",)),
         *(make(name, joins_texts=True) for name in ("concat", "concat_ws")),
         *(make(name, arguments=("literal", "any")) for name in ("date_part", "datepart", "named_struct")),
     )  # fmt: skip
@@ -433,7 +467,7 @@ _ROWS = (
     _make_arithmetic_row("-", kernels.subtract, _find_order_of_difference, "subtract", "Minus"),
     _make_arithmetic_row("*", kernels.multiply, _find_order_of_product, "multiply", "Multiply"),
     _make_division_row("/"),
-    _make_division_row("%", ("mod",)),
+    _make_division_row("%", ("mod",), ("Modulus",)),
     Function(
         "negate", ("number",), _make_arithmetic_type_finder("-"), 1, 1, monotone=Monotone(0, keeps_order=False),
         kernel=kernels.negate, supports=domains.has_number, may_fail=domains.may_overflow,
@@ -467,11 +501,13 @@ _ROWS = (
         polars=("Coalesce", "FillNull"), datafusion=("coalesce",),
         spark=Spark("coalesce", is_same=spark_semantics.has_known_type),
     ),
-    _make_calendar_part_row("year"),
-    _make_calendar_part_row("month", "year"),
-    _make_calendar_part_row("day", "year", "month", spark="dayofmonth"),
-    _make_calendar_part_row("hour", "year", "month", "day", supports=domains.has_timestamp),
-    _make_calendar_part_row("minute", "year", "month", "day", "hour", supports=domains.has_timestamp),
+    _make_calendar_part_row("year", "y years yr yrs"),
+    _make_calendar_part_row("month", "mon mons months", "year"),
+    _make_calendar_part_row("day", "d days", "year", "month", spark="dayofmonth"),
+    _make_calendar_part_row("hour", "h hours hr hrs", "year", "month", "day", supports=domains.has_timestamp),
+    _make_calendar_part_row(
+        "minute", "m min mins minutes", "year", "month", "day", "hour", supports=domains.has_timestamp
+    ),
     Function(
         "date_trunc", ("literal", "time"), _find_date_trunc_type, 2, 2, monotone=Monotone(1, keeps_order=True),
         kernel=kernels.date_trunc, supports=domains.can_date_trunc, may_fail=True,
@@ -497,7 +533,7 @@ _ROWS = (
         aliases=("lcase",), pyarrow=("utf8_lower",), polars=("StringExpr.Lowercase",), datafusion=("lower",),
     ),
     Function(
-        "length", ("text",), types.LONG, 1, 1, kernel=kernels.length, supports=domains.has_text,
+        "length", ("text",), types.LONG, 1, 1, kernel=kernels.length, supports=domains.has_text, compares_texts=False,
         aliases=("char_length", "character_length", "len"), pyarrow=("utf8_length",),
         polars=("StringExpr.LenChars",), datafusion=("character_length",),
         spark=Spark("length", is_same=True),

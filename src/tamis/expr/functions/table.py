@@ -10,9 +10,9 @@ and for a reversing one `-hi <= -x <= -lo`. This holds for rounded arithmetic to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, IntEnum
 
 import pyarrow as pa
@@ -119,10 +119,18 @@ class Function:
     monotone: Monotone | Callable[[tuple[Expr, ...]], Monotone | None] | None = None
     larger_parts: tuple[str, ...] | None = None
     """The parts of a time with whose periods this part starts again: year and month for `day`. None: it is no part."""
+    extracted_as: tuple[str, ...] = ()
+    """The fields of EXTRACT and `date_part` that are this part of a time."""
     alike: Callable[[int], Collection[int]] | None = None
     """The positions, of a number of arguments, that Spark casts to a common type; None: there is no such type."""
     typed_like: str | None = None
     """The operator whose operands have the same types as the arguments."""
+    is_deterministic: bool = True
+    """Whether it returns the same value for the same arguments."""
+    clock: Callable[[datetime], Literal] | None = None
+    """The value of a call without arguments that returns the current time."""
+    compares_texts: bool = True
+    """Whether the result depends on which texts are equal, as it does in a collation."""
     joins_texts: bool = False
     """Whether it casts its arguments to texts, to concatenate them."""
     kernel: Kernel | None = None
@@ -194,7 +202,7 @@ def register_function(function: Function) -> None:
 
 def find_foreign_function(name: str, column: Callable[[Function], tuple[str, ...]]) -> Function | None:
     """Return the function that another library calls by a name; `column` has the names of that library."""
-    return next((row for row in FUNCTIONS.values() if name in column(row)), None)
+    return next((row for row in (*FUNCTIONS.values(), *ENGINE_FUNCTIONS.values()) if name in column(row)), None)
 
 
 def find_spark_function(name: str) -> Function | None:
@@ -216,11 +224,10 @@ def find_function(name: str) -> Function | None:
     return FUNCTIONS.get(name) or METADATA_FUNCTIONS.get(name)
 
 
-NOT_DETERMINISTIC = frozenset({
-    "gen_random_uuid", "monotonically_increasing_id", "rand", "randn", "random", "shuffle", "uniform", "uuid", "uuidv4",
-    "uuidv7",
-})  # fmt: skip
-"""Functions that return another value for each call. The current time is not among them: it is fixed per query."""
+def is_nondeterministic(name: str) -> bool:
+    """Return whether a function returns another value for each call. The current time is fixed per query."""
+    row = find_spark_function(name)
+    return row is not None and not row.is_deterministic
 
 
 def find_nondeterministic_function(expr: AnyExpr) -> str | None:
@@ -228,13 +235,16 @@ def find_nondeterministic_function(expr: AnyExpr) -> str | None:
     for node in walk(expr):
         match node:
             case Call("sql", (Literal(str() as text), *_)):
-                names = re.findall(r"\b(\w+)\s*\(", text.lower())
+                # The import loads sqlglot, which only unsupported syntax needs.
+                from tamis.expr.sql.parse import list_functions
+
+                names = list_functions(text)
             case Call(function):
-                names = [function]
+                names = {function}
             case _:
                 continue
-        if found := NOT_DETERMINISTIC.intersection(names):
-            return min(found)
+        if found := sorted(filter(is_nondeterministic, names)):
+            return found[0]
     return None
 
 

@@ -7,8 +7,9 @@ kind of the node. Any other layout is an error; nothing is guessed.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ from tamis.expr.interop.translate_tree import (
     build_field,
     build_foreign_call,
     build_membership,
+    find_cast_target,
     is_divisor_other_than_zero,
     translate_tree,
 )
@@ -48,14 +50,16 @@ def from_polars(expression: Any) -> Unbound:
     """Translate a `polars.Expr`; a node without a counterpart is an error that names it.
 
     The translation is TRUE, FALSE and NULL where the expression is in Polars. NaN equals itself and is larger than
-    every number in both. There are two exceptions, in which the semantics of Tamis apply:
+    every number in both. There are exceptions, in which the semantics of Tamis apply:
 
     - integers are computed in 64 bits and do not wrap around;
     - integers are compared with floats exactly.
 
-    Not translated, because the meaning would differ: casts and sums of columns, whose types are unknown here; a
-    division by anything but a number other than zero, which is infinite in Polars and NULL here; `//` and `%`, which
-    round down in Polars.
+    - dates before the year -262143 or after 262142 have calendar parts.
+
+    Not translated, because the meaning would differ: sums of columns, whose types are unknown here; a division by
+    anything but a number other than zero, which is infinite in Polars and NULL here; `//` and `%` of floats, and casts
+    of or to texts, decimals and instants, which Polars computes by its own rules.
     """
     from polars.exceptions import PolarsError
 
@@ -65,7 +69,34 @@ def from_polars(expression: Any) -> Unbound:
         raise ExpressionError(
             f"a Polars expression could not be serialised ({to_one_line(error)}): {ADVICE}"
         ) from error
-    return translate_tree(_parse_json(text), _translate)
+    if not _NOT_FINITE.search(text):
+        return translate_tree(_parse_json(text), _translate)
+    # JSON has neither NaN nor infinities; Polars writes null for all three.
+    values = {str(value): value for value in _find_numbers_that_are_not_finite(expression)}
+    if len(values) != 1:
+        raise ExpressionError(
+            "a Polars expression has both NaN and infinity, which its JSON does not tell apart: use is_nan() or "
+            f"is_infinite(), or {ADVICE}"
+        )
+    (value,) = values.values()
+    return translate_tree(_parse_json(text), partial(_translate, not_finite=value))
+
+
+_NOT_FINITE = re.compile(r'"Float(?:32|64)?":null')
+
+
+def _find_numbers_that_are_not_finite(expression: Any) -> Iterator[float]:
+    import polars
+
+    opened = [expression]
+    while opened:
+        node = opened.pop()
+        inner = node.meta.pop()
+        opened.extend(inner)
+        if not inner and node.meta.is_literal():
+            values = polars.select(node).to_series()
+            if values.dtype.is_float() and len(values) == 1 and not math.isfinite(values.item()):
+                yield values.item()
 
 
 def _parse_json(text: str) -> Any:
@@ -79,12 +110,12 @@ def _parse_json(text: str) -> Any:
         return retry_with_large_stack(lambda: json.loads(text))
 
 
-def _translate(node: Any) -> Unbound | Parts:
+def _translate(node: Any, not_finite: float | None = None) -> Unbound | Parts:
     match node:
         case {"Column": str() as name}:
             return Name((name,), exact=True)
         case {"Literal": value}:
-            return _translate_literal(value)
+            return _translate_literal(value, not_finite)
         case {"Alias": [inner, _]}:
             return Parts([inner], lambda args: args[0])
         case {"BinaryExpr": {"left": left, "op": str() as operator, "right": right}}:
@@ -93,6 +124,8 @@ def _translate(node: Any) -> Unbound | Parts:
             return Parts([condition, value, otherwise], lambda args: mark(AS_POLARS, Call("case", args)))
         case {"Function": {"input": list() as inputs, "function": function}}:
             return _translate_function(inputs, function)
+        case {"Cast": {"expr": inner, "dtype": {"Literal": dtype}, "options": "Strict" | "NonStrict" as options}}:
+            return Parts([inner], _get_cast("cast" if options == "Strict" else "try_cast", dtype))
         case {"Selector": _}:
             raise ExpressionError(
                 f"a Polars expression selects columns by a pattern or a position: name one column, or {ADVICE}"
@@ -119,9 +152,27 @@ def _build_division(args: tuple[Unbound, ...]) -> Unbound:
     return mark(AS_POLARS, Call("/", args))
 
 
+def _get_cast(function: str, dtype: object) -> Build:
+    match dtype:
+        case str() if re.fullmatch(r"Boolean|String|U?Int(?:8|16|32|64)|Float(?:32|64)", dtype):
+            target = find_cast_target(getattr(pa, {"Boolean": "bool_"}.get(dtype, dtype.lower()))())
+        case "Date":
+            target = find_cast_target(types.DATE)
+        case {"Datetime": [str() as unit, None]} if unit in _UNITS:
+            target = find_cast_target(pa.timestamp(_UNITS[unit]))
+        case _:
+            target = None
+    if target is None:
+        raise _make_unsupported_error(f"cast to {dtype}")
+    name = target
+    return lambda args: mark(AS_POLARS, Call(function, (*args, name)))
+
+
 _TRANSLATIONS: dict[str, Build] = {
     "NotEqValidity": lambda args: not_(mark(AS_POLARS, Call("<=>", args))),
     "TrueDivide": _build_division,
+    "Xor": lambda args: mark(AS_POLARS, Call("xor", args)),
+    "TemporalExpr.Date": _get_cast("cast", "Date"),
     "Boolean.IsNan": lambda args: Call("=", (args[0], NAN)),
     "Boolean.IsNotNan": lambda args: Call("<>", (args[0], NAN)),
     "Boolean.IsInfinite": lambda args: Call("in", (args[0], *_INFINITIES)),
@@ -150,6 +201,8 @@ def _translate_function(inputs: list[Any], function: Any) -> Unbound | Parts:
             return Parts(inputs, lambda args: _build_between(args, closed))
         case "StringExpr.Contains", {"literal": bool() as is_literal}:
             return Parts(inputs, lambda args: _build_contains(args, is_literal))
+        case "Round", {"decimals": 0, "mode": str() as mode} if mode in _ROUNDINGS:
+            return Parts(inputs, lambda args: mark(AS_POLARS, Call(_ROUNDINGS[mode], args)))
         case "StructExpr.FieldByName", str() as field:
             return Parts(inputs, lambda args: build_field(args[0], field, "Polars"))
         case _, None:
@@ -196,6 +249,9 @@ def _read_items(node: Any) -> pa.Array:
 _BETWEEN = {"Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<")}
 
 
+_ROUNDINGS = {"HalfToEven": "bround", "HalfAwayFromZero": "round"}
+
+
 def _build_between(args: tuple[Unbound, ...], closed: str) -> Unbound:
     value, low, high = args
     lower, upper = _BETWEEN[closed]
@@ -218,27 +274,27 @@ def _build_contains(args: tuple[Unbound, ...], is_literal: bool) -> Unbound:
 # --- Literals ---------------------------------------------------------------------------------------------------------
 
 
-def _translate_literal(value: Any) -> Unbound:
+def _translate_literal(value: Any, not_finite: float | None) -> Unbound:
     match value:
         case {"Dyn": {"Int": int() as number}}:
             return mark(AS_POLARS, literal(number))
         case {"Dyn": {"Float": number}}:
-            return mark(AS_POLARS, _translate_float("Float64", number))
+            return mark(AS_POLARS, _translate_float("Float64", number, not_finite))
         case {"Dyn": {"Str": str() as text}}:
             return literal(text)
         case {"Scalar": {**scalar}} if len(scalar) == 1:
             ((kind, content),) = scalar.items()
-            return _translate_scalar(kind, content)
+            return _translate_scalar(kind, content, not_finite)
         case _:
             raise _make_unsupported_error(f"literal {str(value)[:50]!r}")
 
 
-def _translate_scalar(kind: object, content: Any) -> Literal:
+def _translate_scalar(kind: object, content: Any, not_finite: float | None) -> Literal:
     match kind, content:
         case "Null", _:
             return Literal(None)
         case "Float32" | "Float64", _:
-            return _translate_float(str(kind), content)
+            return _translate_float(str(kind), content, not_finite)
         case "Boolean" | "String", bool() | str():
             return literal(content)
         case "Date", int():
@@ -263,13 +319,9 @@ def _translate_scalar(kind: object, content: Any) -> Literal:
             raise _make_unsupported_error(f"literal of type {kind!r}")
 
 
-def _translate_float(kind: str, number: object) -> Literal:
-    if not isinstance(number, int | float):
-        # JSON has neither NaN nor infinities; Polars writes null for all three.
-        raise ExpressionError(
-            "a Polars expression has the number NaN or infinity, which its JSON does not keep: use is_nan() or "
-            f"is_infinite(), or {ADVICE}"
-        )
+def _translate_float(kind: str, number: object, not_finite: float | None) -> Literal:
+    value = not_finite if number is None else number
+    assert isinstance(value, int | float)
     if kind == "Float32":
-        return Literal(float(np.float32(number)), pa.float32())
-    return literal(float(number))
+        return Literal(float(np.float32(value)), pa.float32())
+    return literal(float(value))

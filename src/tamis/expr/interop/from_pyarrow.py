@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import ExpressionError, TypeMismatch
+from tamis.errors import ExpressionError
 from tamis.expr.bind import ARROW_CAST
 from tamis.expr.foreign import AS_ARROW, mark
 from tamis.expr.functions.table import find_foreign_function
-from tamis.expr.interop.translate_tree import NAN, build_membership
+from tamis.expr.interop.translate_tree import NAN, build_membership, find_cast_target
 from tamis.expr.literals import literal
 from tamis.expr.nodes import NULL, Call, Literal, Name, Unbound, and_, not_, or_
-from tamis.types import type_from_name, type_name
+from tamis.types import type_from_name
 
 
 class _NullMatching(IntEnum):
@@ -224,17 +224,11 @@ def _translate_cast(call: _OpenCall) -> Unbound:
             f"pyarrow's unsafe cast to {target} wraps and truncates values, which has no counterpart here: "
             f"cast with safe=True, or {ADVICE}"
         )
-    if types.is_text(target):
-        target = types.STRING
-    name = type_name(target)
-    try:
-        has_name = type_from_name(name) == target
-    except TypeMismatch:
-        has_name = False
-    if not has_name:
+    name = find_cast_target(target)
+    if name is None:
         raise ExpressionError(f"pyarrow's cast to {target} has no counterpart here: {ADVICE}")
     # What it means depends on the type of a column, which binding knows.
-    return Call(ARROW_CAST, (call.args[0], Literal(name, types.STRING)))
+    return Call(ARROW_CAST, (call.args[0], name))
 
 
 def _translate_divide(call: _OpenCall) -> Unbound:

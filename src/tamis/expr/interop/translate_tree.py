@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import ExpressionError
+from tamis.errors import ExpressionError, TypeMismatch
 from tamis.expr.foreign import is_arithmetic, mark, remove_mark
 from tamis.expr.functions.table import FUNCTIONS, Function, Precedence
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Literal, Name, Unbound, and_, or_
-from tamis.types import is_number
+from tamis.types import is_number, type_from_name, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,9 @@ def translate_tree(root: Any, translate: Callable[[Any], Unbound | Parts]) -> Un
     return done[0]
 
 
+_CASTS = frozenset(("arrow_cast", "cast", "try_cast"))
+
+
 def is_number_by_form(expr: Unbound) -> bool:
     """Return whether an expression is a number, whatever its columns are.
 
@@ -59,6 +62,8 @@ def is_number_by_form(expr: Unbound) -> bool:
     match remove_mark(expr):
         case Literal(type=data_type):
             return is_number(data_type)
+        case Call(_, (_, Literal(value=str()) as target)) as call if call.function in _CASTS:
+            return is_number(type_from_name(target.value))
         case Call(function):
             row = FUNCTIONS.get(function)
             returned = None if row is None else row.returns
@@ -87,6 +92,16 @@ def build_foreign_call(library: str, function: Function, args: tuple[Unbound, ..
             f"an expression has {function.name} of two columns, which may be texts or dates: {ADVICE}"
         )
     return mark(library, Call(function.name, args))
+
+
+def find_cast_target(target: pa.DataType) -> Literal | None:
+    """Return the name of a type to which SQL casts; None for a type that SQL does not have."""
+    name = type_name(types.STRING if types.is_text(target) else target)
+    try:
+        has_name = type_from_name(name) == target or types.is_text(target)
+    except TypeMismatch:
+        has_name = False
+    return Literal(name, types.STRING) if has_name else None
 
 
 def build_field(value: Unbound, name: str, library: str) -> Unbound:

@@ -84,6 +84,13 @@ def read_opaque(text: str) -> exp.Expr:
     return text.tree.copy() if isinstance(text, OpaqueSql) else parse_expression(text, lambda tree: tree)
 
 
+def list_functions(text: str) -> set[str]:
+    """Return the names of the functions that unsupported syntax calls."""
+    tree = text.tree if isinstance(text, OpaqueSql) else read_opaque(text)
+    calls = tree.find_all(exp.Func)
+    return {(call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower() for call in calls}
+
+
 def _pin_to_utc(node: exp.Cast) -> None:
     """Add the time zone to a timestamp text: here it is UTC, but the engine that runs the text may use another."""
     text = node.this
@@ -123,13 +130,7 @@ _CAST_FUNCTIONS = {
                                "binary", "timestamp_ntz")},
     "decimal": "decimal(10,0)",
 }  # fmt: skip
-_CALENDAR_PARTS = {
-    **dict.fromkeys(("year", "years", "y", "yr", "yrs"), "year"),
-    **dict.fromkeys(("month", "months", "mon", "mons"), "month"),
-    **dict.fromkeys(("day", "days", "d"), "day"),
-    **dict.fromkeys(("hour", "hours", "h", "hr", "hrs"), "hour"),
-    **dict.fromkeys(("minute", "minutes", "m", "min", "mins"), "minute"),
-}
+_CALENDAR_PARTS = {field: row.name for row in FUNCTIONS.values() for field in row.extracted_as}
 
 
 def _convert_function(node: exp.Expr) -> Conversion:

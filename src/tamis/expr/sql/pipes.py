@@ -21,7 +21,7 @@ from typing import Any
 
 from sqlglot import TokenType, exp
 
-from tamis.expr.sql.refusals import AGGREGATES
+from tamis.expr.functions.aggregates import is_aggregate
 
 GENERATED = "tamis_generated"
 """The mark of syntax that Tamis generated, and that the user did not write."""
@@ -353,7 +353,7 @@ def _find_aggregates(tree: exp.Expr) -> list[exp.Expr]:
         node = stack.pop()
         if isinstance(node, exp.Query | exp.Window):
             continue
-        if isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES):
+        if isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and is_aggregate(node.name)):
             found.append(node)
         stack += list(node.iter_expressions())
     return found

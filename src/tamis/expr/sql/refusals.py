@@ -8,18 +8,7 @@ from itertools import pairwise
 from sqlglot import Token, TokenType, exp
 
 from tamis.errors import ParseError, Position
-
-AGGREGATES = frozenset({
-    "any", "any_value", "approx_count_distinct", "approx_percentile", "array_agg", "avg", "bit_and", "bit_or",
-    "bit_xor", "bool_and", "bool_or", "collect_list", "collect_set", "corr", "count", "count_if",
-    "count_min_sketch", "covar_pop", "covar_samp", "every", "first", "first_value", "grouping", "grouping_id",
-    "histogram_numeric", "kurtosis", "last", "last_value", "listagg", "max", "max_by", "mean", "median", "min",
-    "min_by", "mode", "percentile", "percentile_approx", "percentile_cont", "percentile_disc", "regr_avgx",
-    "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy",
-    "skewness", "some", "std", "stddev", "stddev_pop", "stddev_samp", "string_agg", "sum", "try_avg", "try_sum",
-    "var_pop", "var_samp", "variance",
-})  # fmt: skip
-"""Spark's aggregate functions."""
+from tamis.expr.functions.aggregates import Kind, is_aggregate, is_of_kind
 
 _REFUSED: tuple[tuple[tuple[type[exp.Expr], ...], str, str], ...] = (
     ((exp.Query, exp.Exists), "a subquery cannot be part of a filter", "Run it first and compare with its values"),
@@ -74,18 +63,14 @@ def refuse_reserved(tree: exp.Expr) -> None:
             )
 
 
-WINDOW_FUNCTIONS = frozenset(("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead"))
-"""Functions that have a meaning only with OVER. `first_value` and others are aggregates too."""
-
-
 def refuse_aggregate(node: exp.Expr) -> None:
-    if node.name.lower() in WINDOW_FUNCTIONS:
+    if is_of_kind(node.name, Kind.WINDOW):
         raise ParseError(
             f"the window function {node.name}() cannot be part of a filter",
             position=find_position(node),
             hint="A filter sees one row at a time",
         )
-    if node.name.lower() in AGGREGATES:
+    if is_aggregate(node.name):
         raise _make_aggregate_error(node.name.lower(), node)
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import CorruptFile, UnsupportedFeature
 from tamis.expr.bind import format_expression_position
-from tamis.expr.functions.table import type_of
+from tamis.expr.functions.table import find_function, type_of
 from tamis.expr.nodes import Call, Column, Expr, get_operands, walk
 from tamis.expr.sql.printer import to_display_sql
 from tamis.formats.errors import make_corrupt_log_error
@@ -466,8 +466,6 @@ class _FieldContext:
 # would lose rows, whether in bounds, in partition values or in the residual filter. Predicates that do not compare
 # the strings are supported: tests for NULL, the length, and casts to another type.
 
-_NON_COMPARING = frozenset(("is_null", "is_not_null", "length"))
-
 
 def check_collations(filter: Expr, metadata: TableMetadata) -> None:
     """Raise UnsupportedFeature if a filter compares strings with a collation, or derives other strings from them.
@@ -497,7 +495,8 @@ def _is_non_comparing(node: Expr) -> bool:
     if node.function in ("cast", "try_cast"):
         target = type_of(node)
         return target is not None and not is_text(target)
-    return node.function in _NON_COMPARING
+    row = find_function(node.function)
+    return row is not None and not row.compares_texts
 
 
 def _find_collation(column: Column, metadata: TableMetadata) -> str | None:

@@ -14,15 +14,12 @@ from collections.abc import Collection, Iterable, Sequence
 from sqlglot import TokenType, exp
 
 from tamis.errors import AccessDenied, ParseError
+from tamis.expr.functions.aggregates import Kind, is_of_kind
 from tamis.expr.sql.dialect import SparkCalls
 from tamis.expr.sql.syntax import parse_statement, to_sql_text
 
-ALLOWED_TABLE_FUNCTIONS = frozenset((
-    "range", "generate_series", "explode", "explode_outer", "posexplode", "posexplode_outer", "inline",
-    "inline_outer", "stack", "json_tuple", "unnest", "variant_explode", "variant_explode_outer", "json_each",
-    "json_tree",
-))  # fmt: skip
-"""Table functions whose rows come from their arguments alone."""
+_ALLOWED_DUCKDB_FUNCTIONS = frozenset(("json_each", "json_tree"))
+"""Table functions of DuckDB whose rows come from their arguments alone."""
 
 DENIED_FUNCTIONS = frozenset((
     "identifier", "table", "stream", "reflect", "try_reflect", "java_method", "getenv", "getvariable",
@@ -108,7 +105,7 @@ def refuse_system_tables(database: str, names: Sequence[str], prefix: str | None
 
 def _check_table_function(tree: exp.Expr) -> None:
     name = tree.name if isinstance(tree, exp.Anonymous) else tree.sql("spark")
-    if name.casefold() not in ALLOWED_TABLE_FUNCTIONS:
+    if not is_of_kind(name, Kind.GENERATOR, Kind.TABLE) and name.casefold() not in _ALLOWED_DUCKDB_FUNCTIONS:
         raise _make_denied_error(name)
 
 

@@ -19,17 +19,13 @@ from typing import TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
+from tamis.expr.functions.aggregates import find_aggregate
 from tamis.expr.sql.refusals import make_unsupported_syntax_error
 from tamis.query.sql.scopes import Scope, UnsupportedSql, get_name_parts
 from tamis.types import find_field_type, is_number, is_text
 
 Kind: TypeAlias = OneOf["boolean", "number", "text", "null", "time", "nested"]
 
-_BOOLEAN_AGGREGATES = frozenset(("any", "some", "every", "bool_and", "bool_or", "count_if"))
-_NUMERIC_AGGREGATES = frozenset((
-    "sum", "avg", "mean", "std", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "skewness",
-    "kurtosis", "try_sum", "try_avg",
-))  # fmt: skip
 _KIND_NAMES: dict[Kind, str] = {
     "number": "a number", "text": "a text", "null": "NULL", "time": "a date or time", "boolean": "a boolean",
     "nested": "a list, map or struct",
@@ -71,10 +67,12 @@ def check_conditions(select: exp.Expr, scope: Scope | None = None) -> None:
 
 
 def _check_call(call: exp.Anonymous, kind: Callable[[exp.Expr], Kind | None]) -> None:
-    name = call.name.lower()
-    if name in _BOOLEAN_AGGREGATES and len(call.expressions) == 1:
+    row = find_aggregate(call.name)
+    if row is None or len(call.expressions) != 1:
+        return
+    if row.takes == "boolean":
         _refuse_kinds(call.expressions[0], kind, call.name, ("number", "time"))
-    elif name in _NUMERIC_AGGREGATES and len(call.expressions) == 1:
+    elif row.takes == "number":
         value = call.expressions[0]
         value = value.expressions[0] if isinstance(value, exp.Distinct) else value
         found = kind(value)

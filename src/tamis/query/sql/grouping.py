@@ -9,11 +9,11 @@ from itertools import combinations, product
 import pyarrow as pa
 from sqlglot import exp
 
-from tamis import types
 from tamis.errors import TypeMismatch
+from tamis.expr.functions.aggregates import Kind, find_aggregate, is_aggregate, is_of_kind
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Column, Expr, find_columns, fold, get_operands, replace_args
-from tamis.expr.sql.refusals import AGGREGATES, make_unsupported_syntax_error
+from tamis.expr.sql.refusals import make_unsupported_syntax_error
 from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.plan.column_ids import ColumnIds, is_deterministic
 from tamis.query.plan.nodes import AggregateCall, Named
@@ -22,11 +22,9 @@ from tamis.query.sql.scopes import (
     QueryTime,
     Scope,
     UnsupportedSql,
-    is_aggregate,
     make_column_tree,
     make_hidden_name,
 )
-from tamis.types import is_number
 
 
 def has_aggregates(tree: exp.Select) -> bool:
@@ -47,7 +45,7 @@ def _find_calls(tree: exp.Expr) -> list[exp.Expr]:
         if isinstance(node, exp.Query):
             continue
         is_filtered = isinstance(node, exp.Filter) and isinstance(node.this, exp.Anonymous)
-        if is_filtered or (isinstance(node, exp.Anonymous) and is_aggregate(node.name)):
+        if is_filtered or (isinstance(node, exp.Anonymous) and is_of_kind(node.name, Kind.AGGREGATE)):
             found.append(node)
             continue
         stack += reversed(list(node.iter_expressions()))
@@ -118,7 +116,7 @@ class Grouping:
         if isinstance(tree, exp.Filter):
             kept = self._scope.resolve_expression(tree.expression.this, self._now)
             tree = tree.this
-        if not isinstance(tree, exp.Anonymous) or not is_aggregate(tree.name):
+        if not isinstance(tree, exp.Anonymous) or not is_of_kind(tree.name, Kind.AGGREGATE):
             raise UnsupportedSql("a FILTER of a function that is not an aggregate")
         function = tree.name.lower()
         given = tree.expressions
@@ -132,7 +130,9 @@ class Grouping:
         if function == "count" and len(given) > 1:
             raise UnsupportedSql("a count of several columns")
         args = tuple(self._scope.resolve_expression(each, self._now) for each in given)
-        wanted = AggregateCall("", function, args, distinct, kept, _infer_type(function, args))
+        row = find_aggregate(function)
+        data_type = None if row is None else row.returns(type_of(args[0]) if args else None)
+        wanted = AggregateCall("", function, args, distinct, kept, data_type)
         for known in self.calls:
             if replace(known, name="") == wanted:
                 return known.name
@@ -154,26 +154,6 @@ def refuse_maps(data_types: Sequence[pa.DataType | None], reason: str) -> None:
     """Raise if values that are compared contain a map, which has no order and no equality."""
     if any(map(has_map, data_types)):
         raise TypeMismatch(f"{reason}, and maps cannot be compared. Compare map_entries(m), or drop the column")
-
-
-def _infer_type(function: str, args: Sequence[Expr]) -> pa.DataType | None:
-    """Return the type of an aggregate, if it is known."""
-    first = type_of(args[0]) if args else None
-    match function:
-        case "count" | "count_if":
-            return types.LONG
-        case "min" | "max" | "any_value" | "first" | "last":
-            return first
-        case "sum" | "avg" if first is not None and pa.types.is_floating(first):
-            return types.DOUBLE
-        case "sum" if first is not None and pa.types.is_integer(first):
-            return types.LONG
-        case "sum" if first is not None and pa.types.is_decimal(first):
-            return pa.decimal128(min(38, first.precision + 10), first.scale)
-        case "avg" if first is not None and is_number(first):
-            return types.DOUBLE
-        case _:
-            return None
 
 
 # --- Normalisation of GROUP BY: ALL becomes positions, and ROLLUP, CUBE and the like become one list of GROUPING SETS
@@ -200,7 +180,7 @@ def has_aggregate(tree: exp.Expr) -> bool:
                 inner = inner.this
             stack += [*inner.iter_expressions(), *(each for each in node.iter_expressions() if each is not node.this)]
             continue
-        is_call = isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+        is_call = isinstance(node, exp.Anonymous) and is_aggregate(node.name)
         if is_call or (isinstance(node, exp.Any) and not isinstance(node.parent, exp.Binary)):
             return True
         stack += list(node.iter_expressions())
@@ -394,7 +374,7 @@ class _GroupingSets:
         """Return whether a value is inside an aggregate function: it is then computed for rows, not for groups."""
         parent = node.parent
         while parent is not None and parent is not self._select:
-            if isinstance(parent, exp.Anonymous) and parent.name.lower() in AGGREGATES:
+            if isinstance(parent, exp.Anonymous) and is_aggregate(parent.name):
                 over = parent.parent
                 return not isinstance(over, exp.Window)
             parent = parent.parent

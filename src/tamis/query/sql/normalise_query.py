@@ -22,6 +22,8 @@ from sqlglot import exp
 from tamis.errors import ExpressionError, ParseError, format_count
 from tamis.expr.bind import bind
 from tamis.expr.evaluate import can_evaluate, evaluate_constant
+from tamis.expr.functions.aggregates import find_aggregate
+from tamis.expr.functions.table import UNBOUNDED
 from tamis.expr.nodes import find_columns
 from tamis.expr.sql.parse import to_expression
 from tamis.expr.sql.pipes import GENERATED
@@ -151,7 +153,7 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
             )
         case exp.Table() if any(node.args.get(key) for key in ("only", "partition", "changes", "rows_from")):
             raise make_unsupported_syntax_error(node, "a table must be a plain name")
-        case exp.WithinGroup() if _find_function_name(node.this) not in _ORDERED_SETS:
+        case exp.WithinGroup() if not _is_ordered_set(node.this):
             raise make_unsupported_syntax_error(node, f"{_find_function_name(node.this)} does not accept WITHIN GROUP")
         case exp.DataType() if isinstance(node.this, exp.DType):
             _normalise_type(node, node.this)
@@ -249,14 +251,15 @@ def _check_lateral_reference(subquery: exp.Subquery) -> None:
             )
 
 
-_ORDERED_SETS = frozenset(("percentile_cont", "percentile_disc", "mode", "listagg", "string_agg"))
-_WHOLE_PARTITION = frozenset(("percentile_cont", "percentile_disc", "percentile", "median"))
-
-
 def _find_function_name(node: exp.Expr) -> str:
     while isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         node = node.this
     return node.name.lower() if isinstance(node, exp.Anonymous) else node.key
+
+
+def _is_ordered_set(node: exp.Expr) -> bool:
+    row = find_aggregate(_find_function_name(node))
+    return row is not None and row.is_ordered_set
 
 
 def _check_window(window: exp.Window) -> None:
@@ -268,7 +271,8 @@ def _check_window(window: exp.Window) -> None:
         raise make_unsupported_syntax_error(
             window, "OVER needs a window", "Write OVER () for all rows, or OVER (PARTITION BY … ORDER BY …)"
         )
-    if name not in _WHOLE_PARTITION:
+    row = find_aggregate(name)
+    if row is None or not row.needs_whole_partition:
         return
     spec: exp.Expr | None = window
     named = window.args.get("alias")
@@ -384,51 +388,26 @@ def _evaluate_integer(tree: exp.Expr) -> int | None:
 #
 # In DuckDB `max(x, 2)` is the list of the two largest values, and `count()` a count of rows.
 
-_ANY = 1_000
-
-_ARITIES: dict[str, tuple[int, int]] = {
-    **dict.fromkeys((
-        "any", "array_agg", "avg", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "collect_list",
-        "collect_set", "count_if", "every", "grouping", "kurtosis", "max", "mean", "median", "min", "percentile_cont",
-        "percentile_disc", "skewness", "some", "std", "stddev", "stddev_pop", "stddev_samp", "sum", "try_avg",
-        "try_sum", "var_pop", "var_samp", "variance",
-    ), (1, 1)),
-    **dict.fromkeys((
-        "corr", "covar_pop", "covar_samp", "histogram_numeric", "regr_avgx", "regr_avgy", "regr_count",
-        "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy",
-    ), (2, 2)),
-    **dict.fromkeys((
-        "any_value", "approx_count_distinct", "first", "first_value", "last", "last_value", "listagg", "string_agg",
-    ), (1, 2)),
-    **dict.fromkeys(
-        ("approx_percentile", "max_by", "min_by", "nth_value", "percentile", "percentile_approx"), (2, 3)
-    ),
-    "count": (1, _ANY), "mode": (0, 2), "count_min_sketch": (4, 4),
-    "row_number": (0, 0), "cume_dist": (0, 0), "ntile": (0, 1), "lag": (0, 4), "lead": (0, 4),
-}  # fmt: skip
-
-_FLAGGED = frozenset(("any_value", "first", "first_value", "last", "last_value", "mode"))
-"""Functions whose second argument is a flag: whether they ignore NULL, or which value they pick."""
-
 
 def check_arity(call: exp.Anonymous) -> None:
     """Raise if an aggregate or window function has more or fewer arguments than in Spark."""
-    name = call.name.lower()
-    fewest, most = _ARITIES.get(name, (0, _ANY))
+    row = find_aggregate(call.name)
+    if row is None:
+        return
     args = [each for arg in call.expressions for each in (arg.expressions if isinstance(arg, exp.Distinct) else [arg])]
-    if name == "count" and any(isinstance(arg, exp.Column) and isinstance(arg.this, exp.Star) for arg in args):
+    if row.name == "count" and any(isinstance(arg, exp.Column) and isinstance(arg.this, exp.Star) for arg in args):
         raise make_unsupported_syntax_error(call, "count does not accept t.*", "Write count(*), or name the columns")
     if any(isinstance(arg, exp.Star) or isinstance(arg.this, exp.Star) for arg in args):
         # A star has an unknown number of columns.
         return
-    if not fewest <= len(args) <= most:
-        raise _make_error(call, fewest, most, len(args))
-    if name in _FLAGGED and len(args) == 2 and not isinstance(args[1], exp.Boolean):
+    if not row.fewest <= len(args) <= row.most:
+        raise _make_error(call, row.fewest, row.most, len(args))
+    if row.has_flag and len(args) == 2 and not isinstance(args[1], exp.Boolean):
         raise make_unsupported_syntax_error(call, f"the second argument of {call.name} must be TRUE or FALSE")
 
 
 def _make_error(call: exp.Anonymous, fewest: int, most: int, given: int) -> ParseError:
-    if most == _ANY:
+    if most == UNBOUNDED:
         wanted = f"at least {format_count(fewest, 'argument')}"
     elif fewest == most:
         wanted = format_count(fewest, "argument") if fewest else "no arguments"

@@ -17,13 +17,13 @@ from sqlglot.dialects.spark import Spark
 
 from tamis.errors import AmbiguousColumn, ExpressionError
 from tamis.expr.bind import bind
+from tamis.expr.functions.aggregates import AGGREGATES, find_aggregate
 from tamis.expr.functions.spark_semantics import has_spark_comparisons
-from tamis.expr.functions.table import ALIASES, FUNCTIONS, NOT_DETERMINISTIC
+from tamis.expr.functions.table import ALIASES, FUNCTIONS, is_nondeterministic
 from tamis.expr.nodes import AnyExpr, Column, Expr
 from tamis.expr.normalise import freeze_current_time
 from tamis.expr.sql.parse import to_expression
 from tamis.expr.sql.pipes import parse_input_column_name
-from tamis.expr.sql.refusals import AGGREGATES as _SPARK_AGGREGATES
 from tamis.query.engine import query_engine
 from tamis.query.plan.column_ids import is_deterministic, substitute
 from tamis.query.plan.time_zones import add_zone_to_literals, convert_to_instants
@@ -39,29 +39,13 @@ _SQLGLOT_AGGREGATES = frozenset(
     name.lower() for kind in exp.ALL_FUNCTIONS if issubclass(kind, exp.AggFunc) for name in kind.sql_names()
 )
 
-AGGREGATES = _SPARK_AGGREGATES - {"grouping", "grouping_id"}
-"""Aggregate functions that a plan can contain."""
-
-_NOT_SCALAR = frozenset({
-    "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple",
-    "unnest", "generate_series", "range", "variant_explode", "variant_explode_outer", "generate_subscripts",
-    "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value", "window",
-    "session_window", "window_time", "input_file_name", "input_file_block_start", "input_file_block_length",
-    "spark_partition_id", "monotonically_increasing_id",
-})  # fmt: skip
-"""Functions that return several rows, and functions whose value depends on other rows or on the position of a row."""
-
-
-def is_aggregate(name: str) -> bool:
-    return name.lower() in AGGREGATES
-
 
 def is_scalar(name: str) -> bool:
     """Return whether a function is known to be scalar: one value for one row, independent of other rows."""
     lowered = name.lower()
-    if lowered in _SPARK_AGGREGATES or lowered in _NOT_SCALAR:
+    if find_aggregate(lowered) is not None:
         return False
-    if lowered in FUNCTIONS or lowered in ALIASES or lowered in NOT_DETERMINISTIC:
+    if lowered in FUNCTIONS or lowered in ALIASES or is_nondeterministic(lowered):
         return True
     return lowered in _list_scalar_functions() and lowered not in _SQLGLOT_AGGREGATES
 
@@ -74,16 +58,8 @@ def _list_scalar_functions() -> frozenset[str]:
 def is_known(name: str) -> bool:
     """Return whether a function is known. An engine may have others."""
     lowered = name.lower()
-    known = (
-        _list_scalar_functions(),
-        FUNCTIONS,
-        ALIASES,
-        NOT_DETERMINISTIC,
-        _SPARK_AGGREGATES,
-        _NOT_SCALAR,
-        _SQLGLOT_AGGREGATES,
-    )
-    return any(lowered in each for each in known)
+    known = (_list_scalar_functions(), FUNCTIONS, ALIASES, AGGREGATES, _SQLGLOT_AGGREGATES)
+    return is_nondeterministic(lowered) or any(lowered in each for each in known)
 
 
 class UnsupportedSql(Exception):

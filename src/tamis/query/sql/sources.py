@@ -9,7 +9,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from tamis.errors import ExpressionError, format_count
-from tamis.expr.functions.table import NOT_DETERMINISTIC
+from tamis.expr.functions.table import is_nondeterministic
 from tamis.expr.nodes import Call, Column, Expr, and_, find_columns, split_conjuncts
 from tamis.query.plan.column_ids import ColumnIds
 from tamis.query.plan.nodes import Join, JoinKind, Node, get_outputs
@@ -98,7 +98,7 @@ def _is_nondeterministic(tree: exp.Expr, common: exp.CTE) -> bool:
         return False
     calls = common.this.find_all(exp.Anonymous)
     is_cut = next(common.this.find_all(exp.Limit, exp.Fetch, exp.Offset, exp.TableSample), None) is not None
-    return is_cut or any(call.name.lower() in NOT_DETERMINISTIC for call in calls)
+    return is_cut or any(is_nondeterministic(call.name) for call in calls)
 
 
 def is_common(table: exp.Table, commons: Commons) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from sqlglot import exp
 
 from tamis.errors import ParseError
-from tamis.expr.sql.refusals import WINDOW_FUNCTIONS, find_position
+from tamis.expr.functions.aggregates import Kind, is_of_kind
+from tamis.expr.sql.refusals import find_position
 from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.sql.scopes import find_references
 
@@ -25,7 +26,7 @@ def refuse_engine_syntax(tree: exp.Expr) -> None:
         above = call.parent
         while isinstance(above, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
             above = above.parent
-        if call.name.casefold() in WINDOW_FUNCTIONS and not isinstance(above, exp.Window):
+        if is_of_kind(call.name, Kind.WINDOW) and not isinstance(above, exp.Window):
             raise ParseError(
                 f"the window function {call.name}() requires an OVER clause", position=find_position(call),
                 hint=f"Write {to_sql_text(call)} OVER (ORDER BY …)",

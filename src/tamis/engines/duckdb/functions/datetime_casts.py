@@ -24,20 +24,15 @@ from tamis.engines.duckdb.translate.calls import (
     read_string_literal,
     strip_parentheses,
 )
+from tamis.expr.functions.table import ENGINE_FUNCTIONS, FUNCTIONS
 
 _FIELDS = {
-    **dict.fromkeys(("year", "y", "years", "yr", "yrs"), "year"),
+    **{field: row.name for row in (*FUNCTIONS.values(), *ENGINE_FUNCTIONS.values()) for field in row.extracted_as},
     "yearofweek": "yearofweek",
-    **dict.fromkeys(("quarter", "qtr"), "quarter"),
-    **dict.fromkeys(("month", "mon", "mons", "months"), "month"),
     **dict.fromkeys(("week", "w", "weeks"), "week"),
-    **dict.fromkeys(("day", "d", "days"), "day"),
     **dict.fromkeys(("dayofweek", "dow"), "dayofweek"),
     **dict.fromkeys(("dayofweek_iso", "dow_iso"), "dayofweek_iso"),
     "doy": "doy",
-    **dict.fromkeys(("hour", "h", "hours", "hr", "hrs"), "hour"),
-    **dict.fromkeys(("minute", "m", "min", "mins", "minutes"), "minute"),
-    **dict.fromkeys(("second", "s", "sec", "seconds", "secs"), "second"),
 }
 """The fields of `extract` by their names and aliases."""
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tamis.engines.duckdb.translate.calls import call_duckdb, call_macro, make_unsupported_error
+from tamis.expr.functions.aggregates import Kind, find_aggregate, is_aggregate, is_of_kind
 from tamis.expr.sql.dialect import MAX_LEVELS_OPTION
-from tamis.expr.sql.refusals import AGGREGATES
 from tamis.query.sql.common_tables import find_references_to, split_recursive_query
 
 # --- Translation of aggregate functions that differ between Spark and DuckDB ------------------------------------------
@@ -22,7 +22,6 @@ from tamis.query.sql.common_tables import find_references_to, split_recursive_qu
 # | `percentile_cont(q) WITHIN GROUP (…)`| DESC is lost in a window        | `quantile_cont`; -q for DESC           |
 # | `kurtosis`: of the population        | estimated from a sample         | `kurtosis_pop`                         |
 
-_LISTS = frozenset(("collect_list", "collect_set", "array_agg"))
 _RENAMED = {("kurtosis", 1): "duckdb_kurtosis_pop"}
 _EXTREMES = {"max_by": "duckdb_arg_max", "min_by": "duckdb_arg_min"}
 MAX_EXTREMES = 100_000
@@ -49,7 +48,7 @@ def translate_aggregates(tree: exp.Expr) -> None:
         elif name == "count_if" and len(args) == 1:
             is_true = exp.Case(ifs=[exp.If(this=args[0], true=exp.Literal.number(1))])
             call.replace(exp.Anonymous(this="count", expressions=[is_true]))
-        elif name in _LISTS:
+        elif (row := find_aggregate(name)) is not None and row.returns_list:
             whole = _get_whole_call(call)
             whole.replace(exp.Anonymous(this="coalesce", expressions=[whole.copy(), exp.Anonymous(this="array")]))
 
@@ -124,7 +123,7 @@ def translate_syntax(tree: exp.Expr) -> None:
     calls = {node.name.lower() for node in nodes if isinstance(node, exp.Anonymous)}
     if "range" in calls:
         _name_ranges(tree)
-    if exp.Any in kinds or not calls.isdisjoint(_TRANSLATED_CALLS):
+    if exp.Any in kinds or any(map(is_aggregate, calls)):
         for each in list(tree.find_all(exp.Any, exp.Anonymous)):
             _rename_aggregate(each)
         translate_aggregates(tree)
@@ -140,7 +139,7 @@ def translate_syntax(tree: exp.Expr) -> None:
                 _name_columns(node)
             case exp.With():
                 limit_recursion(node)
-    if exp.Unnest in kinds or not calls.isdisjoint(GENERATORS):
+    if exp.Unnest in kinds or any(is_of_kind(name, Kind.GENERATOR) for name in calls):
         unnest_generators(tree)
 
 
@@ -160,9 +159,6 @@ def _name_pivoted_columns(pivot: exp.Pivot) -> None:
 
 
 _AGGREGATES = {"any": "duckdb_bool_or", "some": "duckdb_bool_or", "every": "duckdb_bool_and"}
-_TRANSLATED_CALLS = frozenset((
-    *_AGGREGATES, *_LISTS, *_EXTREMES, *_PERCENTILES, "kurtosis", "percentile", "median", "count_if",
-))  # fmt: skip
 
 
 def _rename_aggregate(call: exp.Expr) -> None:
@@ -409,10 +405,6 @@ def _fail_if(condition: exp.Expr, reason: str, value: exp.Expr) -> exp.Expr:
 # Two generators in one SELECT return all pairs of their rows, and window functions see the generated rows.
 
 
-GENERATORS = (
-    "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple",
-)  # fmt: skip
-
 _MAP_FUNCTIONS = frozenset((
     "map", "map_from_arrays", "map_from_entries", "map_concat", "map_filter", "transform_keys", "transform_values",
     "str_to_map", "map_zip_with",
@@ -446,7 +438,7 @@ def unnest_generators(tree: exp.Expr) -> None:
 
 
 def _as_generator(tree: exp.Expr) -> exp.Anonymous | None:
-    is_one = isinstance(tree, exp.Anonymous) and tree.name.lower() in GENERATORS
+    is_one = isinstance(tree, exp.Anonymous) and is_of_kind(tree.name, Kind.GENERATOR)
     return tree if is_one else None  # type: ignore[return-value]
 
 
@@ -685,7 +677,7 @@ def _is_grouped(select: exp.Select) -> bool:
     for item in select.expressions:
         for node in item.walk(prune=lambda each: isinstance(each, exp.Query)):
             name = node.name.lower().removeprefix("duckdb_") if isinstance(node, exp.Anonymous) else ""
-            if name in AGGREGATES and not _is_windowed_call(node):
+            if is_aggregate(name) and not _is_windowed_call(node):
                 return True
     return False
 

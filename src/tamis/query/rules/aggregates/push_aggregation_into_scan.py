@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tamis.expr.functions.aggregates import find_aggregate
 from tamis.expr.functions.table import type_of
 from tamis.expr.nodes import Call, Column, Expr, Literal, find_columns
 from tamis.query.connectors.connector import PushedAggregation
@@ -139,12 +140,14 @@ def _combine_groups(aggregate: Aggregate, scan: TableScan, pushed: PushedAggrega
 # Groups computed from finer groups: counts are added, minima and maxima compared again.
 
 
-_COMBINING_FUNCTIONS = {"count": "sum", "min": "min", "max": "max"}
-
-
 def can_combine(call: AggregateCall) -> bool:
     """Return whether an aggregate can be computed from its values for finer groups."""
-    return call.function in _COMBINING_FUNCTIONS and not call.distinct
+    return not call.distinct and _find_combining_function(call) is not None
+
+
+def _find_combining_function(call: AggregateCall) -> str | None:
+    row = find_aggregate(call.function)
+    return None if row is None else row.combined_by
 
 
 def combine_finer_groups(
@@ -159,7 +162,7 @@ def combine_finer_groups(
     `parts` has the outputs of the node with the values of calls, by their names. Other calls are made as they are.
     `functions` has the functions that combine these values; the default is that of `can_combine`.
     """
-    chosen = functions or {call.name: _COMBINING_FUNCTIONS[call.function] for call in calls if call.name in parts}
+    chosen = functions or {call.name: _find_combining_function(call) or call.function for call in calls}
     combined = [_combine(call, parts[call.name], chosen[call.name]) if call.name in parts else call for call in calls]
     groups = Aggregate(source, tuple(keys), tuple(combined))
     counts = {call.name for call in calls if call.function == "count" and call.name in parts}
