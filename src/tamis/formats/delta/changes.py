@@ -13,14 +13,16 @@ deletes were deleted, and those that only the old one deletes were inserted agai
 | `remove` and `add`, one path | those of the new vector, not of the old | `delete`       |
 | `remove` and `add`, one path | those of the old vector, not of the new | `insert`       |
 
-The version and timestamp of the commit are constants of each file, as partition values are, and so prune files.
+The kind of change, the version and the timestamp of the commit are constants of each file, as partition values are, and
+so prune files. A file with recorded changes is listed once for each kind, and rows of other kinds are left out by their
+positions. Data files may have a column `_change_type` too: Delta on Spark writes it, and it is NULL. It is not read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +31,7 @@ from pyroaring import BitMap64
 
 from tamis import types
 from tamis.errors import InvalidArgument, UnsupportedFeature
-from tamis.formats.constants import add_partitions, make_absent_values, name_absent, read_partitions
+from tamis.formats.constants import add_partitions, read_partitions
 from tamis.formats.delta.log.actions import decode_changes
 from tamis.formats.delta.log.commits import ActionLines
 from tamis.formats.delta.planning.checkpoint_job import VectorReader
@@ -38,9 +40,11 @@ from tamis.formats.delta.planning.prune_files import resolve_files
 from tamis.formats.delta.snapshot import Snapshot, get_physical_partition_names
 from tamis.formats.delta.table import DeltaTable
 from tamis.formats.file_funnel import FileMetrics, Sizes, mark_data_conjuncts
-from tamis.formats.source import FileListing, FilteredFiles, IndexSupport, to_single_array
+from tamis.formats.file_rows import DELETION_VECTOR
+from tamis.formats.files.data_files import DataFile
+from tamis.formats.source import PARQUET, FileListing, FilteredFiles, IndexSupport, to_single_array
 from tamis.io.storage import Storage
-from tamis.parquet.footer.field_names import ColumnMapping, MappedField
+from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.footer import load_footer
 from tamis.skipping.metadata import ROW_COUNT, make_partition_bounds
 from tamis.skipping.metrics import SWITCHED_OFF
@@ -59,7 +63,10 @@ CHANGE_COLUMNS = pa.schema(
 """The columns beside those of the table: the kind of a change, such as `insert`, and its commit."""
 
 _ENABLED = "delta.enableChangeDataFeed"
-_OTHER_VECTOR = "other_vector"
+KINDS = ("insert", "delete", "update_preimage", "update_postimage")
+
+_OTHER_VECTOR, _CHOSEN, _DIFFERENCE = "other_vector", "chosen", "difference"
+"""`chosen` is `difference` for the rows of a vector that another lacks, or the kind of recorded changes, or null."""
 
 
 def open_changes(table: DeltaTable, changes: object) -> DeltaChanges:
@@ -122,14 +129,11 @@ class DeltaChanges:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        return (*self.table.partition_columns, COMMIT_VERSION, COMMIT_TIMESTAMP)
+        return (*self.table.partition_columns, *CHANGE_COLUMNS.names)
 
-    @cached_property
+    @property
     def field_names(self) -> ColumnMapping | None:
-        names = self.table.field_names
-        if names is None or names.by_id:
-            return names
-        return ColumnMapping({**names.fields, CHANGE_TYPE: MappedField(CHANGE_TYPE)}, by_id=False)
+        return self.table.field_names
 
     def with_tuning(self, tuning: Tuning) -> DeltaChanges:
         return replace(self, table=self.table.with_tuning(tuning))
@@ -167,18 +171,23 @@ class DeltaChanges:
         self, storage: Storage, files: pa.Table, row_groups: Sequence[Collection[int]] | None = None
     ) -> Mapping[int, BitMap64]:
         """Return the rows of files that are not among the changes."""
-        reader = VectorReader(self.table.allow_outside)
-        found = dict(reader.read_deleted_rows(storage, files))
-        is_difference = np.flatnonzero(np.asarray(pc.is_valid(files[_OTHER_VECTOR])))
-        others = files.take(pa.array(is_difference))
-        vectors = reader.read_deleted_rows(
-            storage, _set_vectors(others, pc.struct_field(others[_OTHER_VECTOR], "vector"))
-        )
-        for position, index in enumerate(is_difference.tolist()):
-            file = others.select(["path", "size", "modified_ns"]).slice(position, 1).to_pylist()[0]
-            footer, _ = load_footer(storage, file["path"], file["size"], file["modified_ns"])
-            changed = found[index] - vectors.get(position, BitMap64())
-            found[index] = BitMap64(range(footer.metadata.num_rows)) - changed
+        chosen = files[_CHOSEN].to_pylist()
+        is_vector = np.array([kind in (None, _DIFFERENCE) for kind in chosen], bool)
+        reader, own = VectorReader(self.table.allow_outside), files.filter(pa.array(is_vector))
+        places = np.flatnonzero(is_vector).tolist()
+        found = {places[index]: rows for index, rows in reader.read_deleted_rows(storage, own).items()}
+        compared = reader.read_deleted_rows(storage, _set_vectors(own, own[_OTHER_VECTOR]))
+        others = {places[index]: rows for index, rows in compared.items()}
+        listed = files.select(["path", "size", "modified_ns"]).to_pylist()
+        kinds = lru_cache(maxsize=None)(partial(_read_kinds, storage))
+        for index, kind in enumerate(chosen):
+            if kind == _DIFFERENCE:
+                footer, _ = load_footer(storage, *listed[index].values())
+                changed = found[index] - others.get(index, BitMap64())
+                found[index] = BitMap64(range(footer.metadata.num_rows)) - changed
+            elif kind is not None:
+                is_other = pc.fill_null(pc.not_equal(kinds(listed[index]["path"], listed[index]["size"]), kind), True)
+                found[index] = BitMap64(np.flatnonzero(np.asarray(is_other)).astype(np.uint64))
         return found
 
     @cached_property
@@ -189,12 +198,6 @@ class DeltaChanges:
         _check_enabled(snapshot, self.first, lines)
         names = get_physical_partition_names(snapshot.metadata)
         actions = _choose_actions(decode_changes(lines, names))
-        mapping, is_recorded = self.table.field_names, pc.equal(actions["action"], "cdc")
-        if mapping is not None and mapping.by_id and pc.any(is_recorded).as_py():
-            raise UnsupportedFeature(
-                f"the Delta table {self.storage.uri} maps columns by id, and its files of changed rows have a column "
-                "without one: read its changes with Spark"
-            )
         values = encode_partition_values(actions["partition_values"].combine_chunks(), None, snapshot.metadata).expand()
         for name, texts in values.wrong.items():
             wrong = texts.drop_null()
@@ -212,14 +215,19 @@ class DeltaChanges:
         times = {version: self.table.snapshot.find_timestamp(version) for version in pc.unique(versions).to_pylist()}
         constants = {
             **dict(zip(values.column_names, values.columns, strict=True)),
+            CHANGE_TYPE: actions[CHANGE_TYPE],
             COMMIT_VERSION: versions,
             COMMIT_TIMESTAMP: pa.array([times[each] for each in versions.to_pylist()], CHANGE_COLUMNS.field(2).type),
         }
         files = add_partitions(files, pa.table(constants))
-        is_recorded = pc.equal(actions["action"], "cdc").combine_chunks()
-        change = pc.if_else(pc.equal(actions["action"], "add"), "insert", "delete").combine_chunks()
-        files = files.append_column(name_absent((CHANGE_TYPE,)), make_absent_values(change, is_recorded))
-        return files.append_column(_OTHER_VECTOR, actions[_OTHER_VECTOR])
+        return files.append_column(_OTHER_VECTOR, actions[_OTHER_VECTOR]).append_column(_CHOSEN, actions[_CHOSEN])
+
+
+def _read_kinds(storage: Storage, path: str, size: int) -> pa.ChunkedArray:
+    """Return the kind of change of each row of a file with recorded changes."""
+    schema = pa.schema([CHANGE_COLUMNS.field(CHANGE_TYPE)])
+    batches = DataFile(storage, path, size, PARQUET).read(schema, None, must_have_all=True)
+    return pa.Table.from_batches(batches, schema)[CHANGE_TYPE]
 
 
 def _check_enabled(snapshot: Snapshot, first: int, lines: ActionLines) -> None:
@@ -241,26 +249,45 @@ def _check_enabled(snapshot: Snapshot, first: int, lines: ActionLines) -> None:
 
 
 def _choose_actions(actions: pa.Table) -> pa.Table:
-    """Return the files with changes, as the table above has them; `other_vector` is a struct, null for most."""
+    """Return the files with changes, as the table above has them, and which of their rows are `chosen`."""
     is_recorded = pc.equal(actions["action"], "cdc")
     recorded = pc.is_in(actions["origin"], value_set=pc.unique(actions["origin"].filter(is_recorded)))
-    actions = actions.filter(pc.or_(is_recorded, pc.and_not(actions["data_change"], recorded)))
+    changes = actions.filter(pc.and_(pc.and_not(actions["data_change"], recorded), pc.invert(is_recorded)))
     # The position of the other action on the same file in the same commit.
-    numbered = actions.select(["origin", "path", "action"]).append_column("row", pa.array(np.arange(len(actions))))
-    pairs = numbered.filter(pc.equal(actions["action"], "add")).join(
-        numbered.filter(pc.equal(actions["action"], "remove")), ["origin", "path"], join_type="inner", right_suffix="_2"
+    numbered = changes.select(["origin", "path", "action"]).append_column("row", pa.array(np.arange(len(changes))))
+    pairs = numbered.filter(pc.equal(changes["action"], "add")).join(
+        numbered.filter(pc.equal(changes["action"], "remove")), ["origin", "path"], join_type="inner", right_suffix="_2"
     )
     added, removed = pairs["row"].to_numpy(), pairs["row_2"].to_numpy()
-    other = np.full(len(actions), -1)
+    other = np.arange(len(changes))
     other[added], other[removed] = removed, added
-    is_pair = other >= 0
-    vectors = to_single_array(actions["deletion_vector"])
+    is_pair = pa.array(other != np.arange(len(changes)))
+    vectors = to_single_array(changes["deletion_vector"])
     # Rows that were deleted are in the new vector, of the added file, and those inserted again in the old one.
-    compared = vectors.take(pa.array(np.where(is_pair, other, 0)))
-    own = pc.if_else(pa.array(is_pair), compared, vectors)
-    others = pa.StructArray.from_arrays([vectors], ["vector"], mask=pa.array(~is_pair))
-    actions = _set_vectors(actions, own).append_column(_OTHER_VECTOR, others)
-    return actions.filter(pc.or_(pa.array(~is_pair), own.is_valid()))
+    own = vectors.take(pa.array(other))
+    compared = pc.if_else(is_pair, vectors, pa.scalar(None, vectors.type))
+    kinds = pc.if_else(pc.equal(changes["action"], "add"), "insert", "delete")
+    chosen = pc.if_else(is_pair, _DIFFERENCE, pa.scalar(None, types.STRING))
+    left = _describe(_set_vectors(changes, own), kinds, compared, chosen)
+    recorded_files = actions.filter(is_recorded)
+    each = [_describe_recorded(recorded_files, kind) for kind in KINDS]
+    found = pa.concat_tables([left.filter(pc.or_(pc.invert(is_pair), own.is_valid())), *each])
+    return found.sort_by([("origin", "ascending"), ("path", "ascending")]).combine_chunks()
+
+
+def _describe_recorded(files: pa.Table, kind: str) -> pa.Table:
+    """Return files with recorded changes, for the rows of one kind."""
+    rows = len(files)
+    # Files with a vector have rows to leave out; this one names no file.
+    vector = dict.fromkeys(DELETION_VECTOR.names) | {"storage_type": "cdc", "path_or_inline": ""}
+    vectors = pa.array([vector] * rows, DELETION_VECTOR)
+    kinds = pa.repeat(kind, rows).cast(types.STRING)
+    return _describe(_set_vectors(files, vectors), kinds, pa.nulls(rows, DELETION_VECTOR), kinds)
+
+
+def _describe(files: pa.Table, kinds: pa.Array, compared: pa.Array, chosen: pa.Array) -> pa.Table:
+    found = files.append_column(CHANGE_TYPE, kinds).append_column(_OTHER_VECTOR, compared)
+    return found.append_column(_CHOSEN, chosen)
 
 
 def _set_vectors(files: pa.Table, vectors: pa.Array | pa.ChunkedArray) -> pa.Table:
