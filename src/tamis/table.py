@@ -340,6 +340,7 @@ def open_table(
     storage_options: Mapping[str, Any] | None = None,
     catalog: object = None,
     *,
+    changes: tuple[int, int | None] | None = None,
     partitioning: Mapping[str, str | pa.DataType] | None = None,
     merge_schema: bool = False,
     allow_outside: bool = False,
@@ -356,6 +357,10 @@ def open_table(
     or by its name in a `catalog`: one of pyiceberg's, or the properties or the name of one. If an Iceberg table was
     moved, its files are looked up below the new location; with `relocate=False` it is an error. `allow_outside` allows
     files outside of the table's folder that its log, its metadata or a symbolic link refers to.
+
+    `changes` is a range of versions of a Delta table, as in `(3, 7)`, or `(3, None)` up to the newest. The table then
+    has the rows that these versions inserted, updated and deleted: its change data feed, with the columns
+    `_change_type`, `_commit_version` and `_commit_timestamp`.
 
     `partitioning` declares types of Hive partition columns, as in `{"day": "date"}`; others are inferred as Spark does.
     The schema of a folder is that of its first file; `merge_schema` reads the footers of all files instead, and has
@@ -379,6 +384,7 @@ def open_table(
             ref,
             storage_options,
             catalog,
+            changes=changes,
             partitioning=partitioning,
             merge_schema=merge_schema,
             allow_outside=allow_outside,

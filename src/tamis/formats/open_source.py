@@ -97,6 +97,7 @@ def open_source(
     storage_options: Mapping[str, Any] | None = None,
     catalog: object = None,
     *,
+    changes: object = None,
     partitioning: Mapping[str, str | pa.DataType] | None = None,
     merge_schema: bool = False,
     allow_outside: bool = False,
@@ -134,7 +135,12 @@ def open_source(
 
     def refuse_for_iceberg() -> None:
         """Raise an error for an argument that an Iceberg table does not have, or if pyiceberg is missing."""
-        own = {"merge_schema": merge_schema or None, "int96": chosen_int96, "partitioning": partitioning}
+        own = {
+            "changes": changes,
+            "merge_schema": merge_schema or None,
+            "int96": chosen_int96,
+            "partitioning": partitioning,
+        }
         _refuse_given("an Iceberg table", **own)
         _refuse_index(index)
         if version is not None and snapshot_id is not None:
@@ -171,6 +177,12 @@ def open_source(
 
         at = check_timestamp(timestamp)
         delta = DeltaTable.open(storage, version, at, allow_outside=allow_outside, planning=planning)
+        if changes is not None:
+            if version is not None or at is not None:
+                raise InvalidArgument("changes= has the versions: open the table without version= and timestamp=")
+            from tamis.formats.delta.changes import open_changes
+
+            return open_changes(delta, changes)
         table_id = delta.snapshot.metadata.id
         found = None if find_index is None else find_index(storage, index, storage_options, table_id=table_id)
         return replace(delta, index=found)
@@ -180,7 +192,15 @@ def open_source(
 
         return _open_snapshot(open_location(storage, relocate=relocate, allow_outside=allow_outside), chosen, planning)
     plain = "a table of plain Parquet files"
-    _refuse_given(plain, version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog)
+    _refuse_given(
+        plain,
+        version=version,
+        timestamp=timestamp,
+        snapshot_id=snapshot_id,
+        ref=ref,
+        catalog=catalog,
+        changes=changes,
+    )
     if format is None:
         reject_nested_directory(storage)
     from tamis.formats.hive.table import HiveTable

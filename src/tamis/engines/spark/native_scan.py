@@ -542,6 +542,9 @@ def find_native_files(source: TableSource, files: pa.Table, needed: Sequence[Pat
     paths = [path for path in needed if path[0] not in source.partition_columns]
     schema = narrow_schema(source.schema, paths)
     is_plain = _find_plain_files(files)
+    if pc.count_distinct(files["path"]).as_py() < len(files):
+        # Rows of native scans are told apart by the paths of their files.
+        return NativeFiles.none(len(files))
     if isinstance(source, HasStoredTypes) and source.has_uniform_files:
         fields = _map_to_physical_fields(source.field_names, schema)
         if fields is None:

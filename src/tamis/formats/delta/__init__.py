@@ -10,5 +10,6 @@ Reading order:
 - `planning`                                     partition pruning and data skipping over the files of a snapshot
 - `statistics`                                   statistics of files
 - `generated_columns`                            partition predicates from generated columns
+- `changes`                                      the change data feed
 - `deletion_vectors`                             deleted rows
 """

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
 from tamis.formats.delta.checkpoint.checkpoints import OpenedCheckpoint, open_checkpoint
-from tamis.formats.delta.log.actions import decode_data_changes, decode_file_actions
+from tamis.formats.delta.log.actions import decode_file_actions
 from tamis.formats.delta.log.commit_timestamps import (
     find_timestamp,
     find_version_at,
@@ -256,8 +256,7 @@ class Snapshot:
     @property
     def timestamp(self) -> datetime | None:
         """The in-commit timestamp or modification time of the version's commit; None if the commit no longer exists."""
-        found = find_timestamp(self._listing, self.metadata.configuration, self.version)
-        return None if found is None else timestamp_from_milliseconds(found)
+        return self.find_timestamp(self.version)
 
     @property
     def changes(self) -> FileChanges:
@@ -292,14 +291,20 @@ class Snapshot:
     def _make_source_key(self, file: LogFile) -> Hashable:
         return ("checkpoint", self.storage.uri, file)
 
-    def read_commit(self, version: int) -> pa.Table:
-        """Return the file actions of one commit up to this version: see `decode_data_changes`."""
-        file = self._listing.get_commit(version)
-        if file is None:
+    def read_commits(self, first: int, last: int) -> ActionLines:
+        """Return the lines of the commits of some versions up to this one."""
+        files = [self._listing.get_commit(version) for version in range(first, last + 1)]
+        if None in files:
             raise VersionNotFound(
-                f"commit {version} of {self.storage.uri} is gone: the log was cleaned up. Start at a later version"
+                f"commit {first + files.index(None)} of {self.storage.uri} is gone: the log was cleaned up. Start at a "
+                "later version"
             )
-        return decode_data_changes(read_actions(self.storage, [file]))
+        return read_actions(self.storage, [file for file in files if file is not None])
+
+    def find_timestamp(self, version: int) -> datetime | None:
+        """Return the in-commit timestamp or modification time of a version; None if its commit no longer exists."""
+        found = find_timestamp(self._listing, self.metadata.configuration, version)
+        return None if found is None else timestamp_from_milliseconds(found)
 
     def history(self, limit: int | None = None) -> pa.Table:
         """Return the commits up to this version that still exist, newest first: see

@@ -19,6 +19,7 @@ from tamis.errors import InvalidArgument, format_count
 from tamis.expr.builder import split_name
 from tamis.expr.nodes import Column
 from tamis.formats.constants import name_partition
+from tamis.formats.delta.log.actions import decode_changes
 from tamis.formats.delta.paths import resolve_paths
 from tamis.formats.delta.planning.checkpoint_job import (
     DELETES_FUNCTION,
@@ -202,7 +203,7 @@ class DeltaTable:
             return None
         request = Request.of(FileRequest(predicate, frozenset(levels)), self.snapshot.metadata)
         commits = prune_commits(self.snapshot, request)
-        arguments = {"mark": self._mark, "allow_outside": self.allow_outside}
+        arguments = {"mark": self.mark, "allow_outside": self.allow_outside}
         job = plan_listing_job(self.snapshot, request, self.name, arguments)
         return replace(job, known=self._make_listing(commits, request, levels))
 
@@ -240,14 +241,14 @@ class DeltaTable:
         )
 
     @property
-    def _mark(self) -> int:
+    def mark(self) -> int:
         """The modification time of all files, which never change."""
         metadata = self.snapshot.metadata
         return make_immutable_marker(f"{metadata.id} {metadata.created_time}")
 
     def _resolve_files(self, files: pa.Table) -> tuple[pa.Table, list[str]]:
         """Return files of the log as a listing has them, and notes for the report."""
-        listed, unsized = resolve_files(self.storage, files, self._mark, allow_outside=self.allow_outside)
+        listed, unsized = resolve_files(self.storage, files, self.mark, allow_outside=self.allow_outside)
         notes = [] if self.snapshot.note is None else [self.snapshot.note]
         if unsized:
             notes.append(f"looked up the size of {format_count(unsized, 'file')}, which the log does not have")
@@ -275,11 +276,13 @@ class DeltaTable:
         return range(0 if version is None else version + 1, self.version + 1)
 
     def read_commit(self, version: int) -> Commit:
-        actions = self.snapshot.read_commit(version)
-        changes = actions.filter(actions["data_change"])
-        added = to_single_array(changes.filter(changes["is_add"])["path"])
-        paths = resolve_paths(self.storage, added, allow_outside=self.allow_outside)
-        return Commit(paths, not pc.all(changes["is_add"], min_count=0).as_py())
+        actions = decode_changes(self.snapshot.read_commits(version, version), ())
+        changes = actions.filter(pc.and_(actions["data_change"], pc.not_equal(actions["action"], "cdc")))
+        is_add = pc.equal(changes["action"], "add")
+        paths = resolve_paths(
+            self.storage, to_single_array(changes.filter(is_add)["path"]), allow_outside=self.allow_outside
+        )
+        return Commit(paths, not pc.all(is_add, min_count=0).as_py())
 
     def with_tuning(self, tuning: Tuning) -> DeltaTable:
         return replace(self, snapshot=replace(self.snapshot, storage=self.storage.with_tuning(tuning)))

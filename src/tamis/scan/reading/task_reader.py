@@ -233,7 +233,8 @@ class TaskReader:
             yield batch if reading.residual is None else reading.residual.filter(batch)
 
     def _read_row_groups(self, tasks: Sequence[ScanTask], projection: tuple[Path, ...]) -> Iterator[pa.RecordBatch]:
-        runs = [list(run) for _, run in groupby(tasks, lambda task: (task.path, task.residual))]
+        # A change data feed may have a file twice, each time with other constants.
+        runs = [list(run) for _, run in groupby(tasks, lambda task: (task.path, task.residual, task.constants))]
         # Remote requests mostly wait, so they run concurrently.
         threads = 1 if self.storage.is_local else self.storage.threads
         files = run_in_threads(lambda run: self._fetch(run, projection), runs, threads)

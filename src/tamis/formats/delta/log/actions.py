@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -82,18 +83,59 @@ def decode_file_actions(lines: ActionLines, partition_names: Sequence[str]) -> p
     return pa.Table.from_batches(batches, FILE_ACTIONS)
 
 
-def decode_data_changes(lines: ActionLines) -> pa.Table:
-    """Return the `path` of each file action, whether it `is_add`, and whether it is a `data_change`."""
-    file = pa.struct([("path", pa.string()), ("dataChange", pa.bool_())])
-    found = pa.concat_tables(
-        [pa.schema([("add", file), ("remove", file)]).empty_table()]
-        + [decoded for decoded, _ in _decode(lines, pa.schema([("add", file), ("remove", file)]))]
-    ).combine_chunks()
-    add, remove = (pc.struct_field(found[name], ["path"]) for name in ("add", "remove"))
-    changes = (pc.struct_field(found[name], ["dataChange"]) for name in ("add", "remove"))
-    # The protocol requires the field, but some writers leave it out where it is true.
-    is_change = pc.coalesce(*changes, pa.scalar(True))
-    return pa.table({"path": pc.coalesce(add, remove), "is_add": pc.is_valid(add), "data_change": is_change})
+CHANGES = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partition_values", pa.map_(pa.string(), pa.string())),
+        ("size", pa.int64()),
+        ("deletion_vector", DELETION_VECTOR),
+        ("data_change", pa.bool_()),
+        ("action", pa.string()),
+        ("origin", pa.int32()),
+    ]
+)
+"""`action` is `add`, `remove` or `cdc`."""
+
+
+def decode_changes(lines: ActionLines, partition_names: Sequence[str]) -> pa.Table:
+    """Return one row for each line that adds, removes or records changed rows, in the order of the commits.
+
+    The columns are those of `CHANGES`; `partition_names` as for `decode_file_actions`.
+    """
+    names = list(dict.fromkeys(partition_names))
+    file = pa.struct(
+        [
+            ("path", pa.string()),
+            *([("partitionValues", pa.struct([(name, pa.string()) for name in names]))] if names else []),
+            ("size", pa.int64()),
+            ("deletionVector", _LOGGED_DELETION_VECTOR),
+            ("dataChange", pa.bool_()),
+        ]
+    )
+    actions = ("add", "remove", "cdc")
+    recorded = lines.other_actions.select(np.asarray(pc.equal(lines.other_names, "cdc")))
+    every = replace(lines, file_actions=(*lines.file_actions, *([recorded] if len(recorded.origins) else [])))
+    found = [CHANGES.empty_table()]
+    for decoded, origins in _decode(every, pa.schema([(name, file) for name in actions])):
+        for batch, own in _pair_with_origins(decoded, origins):
+            given = {name: batch.column(name) for name in actions}
+            path = pc.coalesce(*(get_field_or_nulls(each, "path", pa.string()) for each in given.values()))
+            _raise_if_any(path.is_null(), "a file action without a path", own, lines)
+            is_action = [each.is_valid() for each in given.values()]
+            action = pc.case_when(pc.make_struct(*is_action), *(pa.scalar(name) for name in actions))
+            chosen = pc.if_else(is_action[0], given["add"], pc.if_else(is_action[1], given["remove"], given["cdc"]))
+            columns = [
+                path,
+                _build_partition_maps(chosen, partition_names),
+                get_field_or_nulls(chosen, "size", pa.int64()),
+                extract_deletion_vectors(chosen),
+                # The protocol requires the field, but some writers leave it out where it is true.
+                pc.fill_null(get_field_or_nulls(chosen, "dataChange", pa.bool_()), True),
+                action,
+                pa.array(own),
+            ]
+            found.append(pa.table(columns, schema=CHANGES))
+    return pa.concat_tables(found).combine_chunks()
 
 
 def _build_log_schema(mentioned: Collection[str], partition_names: Sequence[str]) -> pa.Schema:
