@@ -121,12 +121,8 @@ def extract_field(name: str, value: exp.Expr) -> exp.Expr:
 
 
 _KINDS = {
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMPTZ": "timestamp",
-    "TIMESTAMPLTZ": "timestamp",
-    "TIMESTAMPNTZ": "timestamp_ntz",
-    "TIME": "time",
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ"), "timestamp"),
+    **{"DATE": "date", "TIMESTAMPNTZ": "timestamp_ntz", "TIME": "time"},
 }
 _SPECIAL_DATES = {"epoch": None, "now": 0, "today": 0, "tomorrow": 1, "yesterday": -1}
 """Constants that Spark reads as days: their distance from today in days, None for 1970-01-01."""
@@ -150,9 +146,7 @@ def translate_datetime(node: exp.Expr) -> exp.Expr | None:
     if name in _NUMBERS and isinstance(value, exp.Anonymous) and value.name.lower() in _TIME_CALLS:
         seconds = call_macro("time_to_seconds", value)
         return exp.Cast(this=seconds if name == "DECIMAL" else call_duckdb("trunc", seconds), to=target)
-    if kind is None or target.args.get("nested"):
-        return None
-    if isinstance(value, exp.Null):
+    if kind is None or target.args.get("nested") or isinstance(value, exp.Null):
         return None
     if infer_interval_fields(value) is not None:
         raise make_unsupported_error("CAST", f"an interval cannot be cast to a {kind}")

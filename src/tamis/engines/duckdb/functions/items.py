@@ -155,24 +155,14 @@ def build_subscript(value: exp.Expr, key: exp.Expr) -> exp.Expr:
     return call_by_type("field_of_digits" if re.fullmatch(r"\s*[+-]?\d+\s*", text) else "field", value, key)
 
 
-def _require_typed_key(name: str, args: Sequence[exp.Expr]) -> None:
-    """Raise an error for a literal NULL: it has no type."""
+def _build_for_key(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    """Build a call with the key of a map, which must not be a literal NULL: it has no type."""
     if has_null(args):
         raise make_unsupported_error(name, "a key must not be NULL without a type: cast it")
-
-
-def _build_element(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
-    _require_typed_key(name, args)
-    return call_by_type(name, *args)
-
-
-def _build_contains(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
-    _require_typed_key(name, args)
-    return call_macro(name, *args)
+    return (call_by_type if name.endswith("element_at") else call_macro)(name, *args)
 
 
 ROWS: Rows = (
-    ("element_at try_element_at", BuildNamed(_build_element, (2,))),
-    ("array_contains map_contains_key", BuildNamed(_build_contains, (2,))),
+    ("element_at try_element_at array_contains map_contains_key", BuildNamed(_build_for_key, (2,))),
     ("get", CallMacro()),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from sqlglot import exp
 
@@ -200,25 +201,17 @@ def _build_to_char(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len({group[0] for group in found.groups}) > 1:
         raise make_unsupported_error(name, f"some groups of the format {text!r} start with 0 and some with 9")
     sign = f"<{found.first}" if found.first else f">{found.last}" if found.last else ""
+    separators = [exp.Literal.number(digits) for digits in accumulate(map(len, found.groups[:-1]))]
     return call_macro(
         "formatted",
         call_macro("digits_of", args[0]),
         exp.Literal.number(found.whole),
         exp.Literal.number(found.part),
-        _build_separator_positions(found.groups),
+        exp.cast(exp.Array(expressions=separators), "array<bigint>"),
         exp.true() if found.groups[0][0] == "0" else exp.false(),
         exp.Literal.string(sign),
         exp.Literal.string(found.currency),
     )
-
-
-def _build_separator_positions(groups: Sequence[str]) -> exp.Expr:
-    """Return the counts of digits after which there are separators."""
-    positions, count = [], 0
-    for group in groups[:-1]:
-        count += len(group)
-        positions.append(exp.Literal.number(count))
-    return exp.cast(exp.Array(expressions=positions), "array<bigint>")
 
 
 def _build_to_number(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:

@@ -83,21 +83,13 @@ class BuildNamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """An SQL expression of DuckDB computes the function: `Function.duckdb` of its row in the language's table."""
-
-    macro: str
-    """The macro of the expression."""
-
-
-@dataclass(frozen=True, slots=True)
 class Refused:
     """The function is rejected, even if DuckDB has one of that name."""
 
     reason: str
 
 
-Translation = Same | CallMacro | CallTyped | Build | BuildNamed | Template | Refused
+Translation = Same | CallMacro | CallTyped | Build | BuildNamed | Refused
 
 Rows = tuple[tuple[str, Translation], ...]
 """Functions of Spark, by their names with spaces between them, and what computes them."""

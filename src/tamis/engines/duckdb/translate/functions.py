@@ -5,10 +5,10 @@ only if the function table, `FUNCTIONS`, lists it; all others are rejected by na
 `engines.duckdb.functions` declare its rows. A row says what computes the function (`translate.calls.Translation`):
 
     Same                sqlglot's translation, or DuckDB's function of that name
-    CallMacro           a macro of the embedded connection, `spark_<name>`
+    CallMacro           a macro of the embedded connection, `spark_<name>`; also an SQL expression with `{0}`, `{1}`, …:
+                        the column `duckdb` of `expr.functions.table.Function`
     CallTyped           the same, with arguments that are cast as Spark casts them
     Build, BuildNamed   an expression that a Python function builds
-    Template            an SQL expression with `{0}`, `{1}`, …: the column `duckdb` of `expr.functions.table.Function`
     Refused             nothing, even where DuckDB has a function of that name
 
 Macros, unlike rewritten text, contain an argument once, however often they use it.
@@ -54,7 +54,6 @@ from tamis.engines.duckdb.translate.calls import (
     Macros,
     Refused,
     Same,
-    Template,
     Translation,
     UnknownFunction,
     call_duckdb,
@@ -340,7 +339,7 @@ def find_translation(name: str) -> Translation | None:
         return found
     if found is not None:
         raise InvalidArgument(f"the embedded engine has {row.name!r} already: register it without `duckdb`")
-    return Template(f"{_TEMPLATE_PREFIX}{row.name}")
+    return CallMacro(f"{_TEMPLATE_PREFIX}{row.name}")
 
 
 def explain_unknown_function(name: str, location: str = "") -> str:
@@ -449,8 +448,6 @@ def _build_call(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
             made = _build_macro_call(macro or lowered, args)
             if made is None and or_same:
                 return _build_default(name, args)
-        case Template(macro):
-            made = _build_macro_call(macro, args)
         case CallTyped():
             made = call_typed(lowered, args, found)
         case Build(_, counts, propagates_null) | BuildNamed(_, counts, propagates_null):
