@@ -429,7 +429,6 @@ def _prepare_match(
 
 
 def build_rlike(text: exp.Expr, pattern: exp.Expr) -> exp.Expr:
-    """Build `text RLIKE pattern`."""
     if isinstance(text, exp.Null) or isinstance(pattern, exp.Null):
         return exp.Null()
     found = _prepare_match("RLIKE", text, pattern, is_search=True)
