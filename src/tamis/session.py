@@ -193,12 +193,8 @@ class Session(_Answering[Answer]):
 
     def _open_source(self, uri: str | os.PathLike[str], format: str | None = None, **options: Any) -> TableSource:
         planning = None if self._spark is None or self._mode == LOCAL else Planning(self._spark, self._mode)
-        if options.get("storage_options") is None:
-            options["storage_options"] = self._storage_options
-        if options.get("tuning") is None:
-            options["tuning"] = self._tuning
-        if options.get("handler") is None:
-            options["handler"] = self._handler
+        own = {"storage_options": self._storage_options, "tuning": self._tuning, "handler": self._handler}
+        options |= {name: value for name, value in own.items() if options.get(name) is None}
         return open_source(uri, format, **options, planning=planning, find_index=find_index)
 
     def register(self, name: str, table: Any) -> Session[Answer]:

@@ -123,12 +123,13 @@ def test_X9_a_pickled_filter_holds_only_its_json():
     ]
 
 
-def test_the_deepest_filter_is_compared_hashed_pickled_and_evaluated():
+def test_the_deepest_filter_is_compared_hashed_pickled_renamed_and_evaluated():
     partition_filter = F.eq("a", "1")
     for _ in range(MAX_DEPTH - 1):
         partition_filter = F.not_(partition_filter)
     assert pickle.loads(pickle.dumps(partition_filter)) == partition_filter
     assert partition_filter.columns == ("a",)
+    assert partition_filter.with_columns({"a": "b"}).columns == ("b",)
     assert partition_filter.evaluate(pa.array([[("a", "1")], []], TEXT_MAP)).to_pylist() == [False, True]
 
 

@@ -101,10 +101,6 @@ def _parse_levels(context: click.Context, parameter: click.Parameter, value: str
     return names
 
 
-def _parse_index(context: click.Context, parameter: click.Parameter, value: str | None) -> str | bool | None:
-    return False if value == "none" else value
-
-
 def parse_assignments(
     context: click.Context, parameter: click.Parameter, values: Sequence[str]
 ) -> dict[str, str] | None:
@@ -225,7 +221,7 @@ _TABLE_OPTIONS: dict[str, Callable[[Any], Any]] = {
     "index": click.option(
         "--index",
         metavar="PATH",
-        callback=_parse_index,
+        callback=lambda context, parameter, value: False if value == "none" else value,
         help="Directory of a statistics index, or none.  [default: the index next to the table, if there is one]",
     ),
     "partitioning": click.option(

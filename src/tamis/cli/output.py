@@ -74,7 +74,6 @@ def print_note(text: str) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Write one JSON document."""
     write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 

@@ -339,12 +339,10 @@ def _compare_range(function: str, value: Expr, first: Literal, last: Literal) ->
 
 
 def _make_false_or_null(value: Expr) -> Expr:
-    """Return a predicate that is FALSE, or NULL where the value is NULL."""
     return and_(Call("is_null", (value,)), NULL)
 
 
 def _make_true_or_null(value: Expr) -> Expr:
-    """Return a predicate that is TRUE, or NULL where the value is NULL."""
     return or_(Call("is_not_null", (value,)), NULL)
 
 

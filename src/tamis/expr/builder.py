@@ -36,12 +36,20 @@ _NAME_PART = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(\.|\Z)")
 _PARENTHESES = "Put each comparison in parentheses, as in (col('a') > 1) & (col('b') < 2)"
 
 
+_COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
+
+
 def _make_operator(function: str, *, is_reflected: bool = False) -> Callable[[Expression, object], Expression]:
     """Return the method of an operator. A reflected one has the expression as its right operand."""
 
     def build(self: Expression, other: object) -> Expression:
-        operands = (_to_node(other), self.node) if is_reflected else (self.node, _to_node(other))
-        return Expression(Call(function, operands))
+        if other is None and function in _COMPARISONS:
+            raise InvalidArgument(
+                f"a comparison of {to_display_sql(self.node)} with None is never TRUE: "
+                "use .is_null(), .is_not_null() or .eq_null_safe(None)"
+            )
+        node = _to_predicate(other) if function in ("and", "or") else _to_node(other)
+        return Expression(Call(function, (node, self.node) if is_reflected else (self.node, node)))
 
     return build
 
@@ -66,26 +74,12 @@ class Expression:
 
     # --- Comparisons
 
-    def __eq__(self, other: object) -> Expression:  # type: ignore[override]  # it builds a comparison
-        return self._compare("=", other)
-
-    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
-        return self._compare("<>", other)
+    __eq__, __ne__ = _make_operator("="), _make_operator("<>")  # type: ignore[assignment]  # they build comparisons
+    __lt__, __le__ = _make_operator("<"), _make_operator("<=")
+    __gt__, __ge__ = _make_operator(">"), _make_operator(">=")
 
     # `==` builds an expression, so hashing is by identity.
     __hash__ = object.__hash__
-
-    def __lt__(self, other: object) -> Expression:
-        return self._compare("<", other)
-
-    def __le__(self, other: object) -> Expression:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: object) -> Expression:
-        return self._compare(">", other)
-
-    def __ge__(self, other: object) -> Expression:
-        return self._compare(">=", other)
 
     def eq_null_safe(self, other: object) -> Expression:
         """Return whether two values are equal, where NULL equals NULL: `<=>` in SQL."""
@@ -108,27 +102,10 @@ class Expression:
         """Return whether the value is not NULL."""
         return Expression(Call("is_not_null", (self.node,)))
 
-    def _compare(self, function: str, other: object) -> Expression:
-        if other is None:
-            raise InvalidArgument(
-                f"a comparison of {to_display_sql(self.node)} with None is never TRUE: "
-                "use .is_null(), .is_not_null() or .eq_null_safe(None)"
-            )
-        return Expression(Call(function, (self.node, _to_node(other))))
-
     # --- Logic
 
-    def __and__(self, other: object) -> Expression:
-        return Expression(Call("and", (self.node, _to_predicate(other))))
-
-    def __rand__(self, other: object) -> Expression:
-        return Expression(Call("and", (_to_predicate(other), self.node)))
-
-    def __or__(self, other: object) -> Expression:
-        return Expression(Call("or", (self.node, _to_predicate(other))))
-
-    def __ror__(self, other: object) -> Expression:
-        return Expression(Call("or", (_to_predicate(other), self.node)))
+    __and__, __rand__ = _make_operator("and"), _make_operator("and", is_reflected=True)
+    __or__, __ror__ = _make_operator("or"), _make_operator("or", is_reflected=True)
 
     def __invert__(self) -> Expression:
         return Expression(not_(self.node))

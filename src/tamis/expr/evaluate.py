@@ -125,7 +125,8 @@ class Evaluator:
                         raise make_unbound_error(node)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, EvaluationError) as error:
             raise EvaluationError(f"cannot evaluate {to_display_sql(self._shown)}: {_explain(str(error))}") from error
-        return _as_array(values[self._result], batch.num_rows)
+        found = values[self._result]
+        return pa.repeat(found, batch.num_rows) if isinstance(found, pa.Scalar) else found
 
     def _make_constant(self, literal: Literal, step: int) -> pa.Scalar:
         """Return a constant as a scalar, created on first use because many predicates are never evaluated."""
@@ -157,10 +158,6 @@ def _make_item_array(node: Expr) -> pa.Array | None:
     """Return the items of a list of literals as one array, or None."""
     items = node.args[len(get_operands(node)) :] if isinstance(node, Call) else ()
     return to_arrow_array(items) if items else None
-
-
-def _as_array(value: Value, length: int) -> pa.Array:
-    return pa.repeat(value, length) if isinstance(value, pa.Scalar) else value
 
 
 def evaluate_constant(expr: Expr) -> Literal:

@@ -23,9 +23,10 @@ single precision, because a double has more than twice as many digits.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -259,11 +260,8 @@ def _narrow(arg: Expr) -> Expr:
 def _is_single_in_arrow(data_types: Sequence[pa.DataType | None]) -> bool:
     known = [each for each in data_types if each is not None]
     is_float = _FLOAT in known or pa.float16() in known
-    return is_float and len(known) == len(data_types) and not any(map(_is_wider_than_float, known))
-
-
-def _is_wider_than_float(data_type: pa.DataType) -> bool:
-    return bool(data_type == types.DOUBLE or pa.types.is_decimal(data_type))
+    is_wider = any(each == types.DOUBLE or pa.types.is_decimal(each) for each in known)
+    return is_float and len(known) == len(data_types) and not is_wider
 
 
 def _cast_items(call: Call) -> Call:
@@ -293,11 +291,14 @@ def _bind_polars_call(call: Call, bind_call: Callable[[Call], Expr]) -> Expr:
         return _bind_typed_polars_call(replace_args(call, plain), bind_call, are_untyped=all(is_untyped))
     if all(is_untyped) and is_arithmetic(call.function):
         # A sum of untyped numbers is an untyped number, a quotient is a double.
-        bound = _fold_numbers(call.function, plain)
+        values = [arg.value for arg in plain if isinstance(arg, Literal)]
+        bound = literal(_OPERATIONS[call.function](*values))
         return bound if call.function == "/" else Call(AS_POLARS, (bound,))
-    values = _get_values(call.function, plain)
+    arguments = _get_values(call.function, plain)
     known = [
-        type_of(arg) for arg, skipped in zip(values, _get_values(call.function, is_untyped), strict=True) if not skipped
+        type_of(arg)
+        for arg, skipped in zip(arguments, _get_values(call.function, is_untyped), strict=True)
+        if not skipped
     ]
     if _is_single_in_polars(known):
         plain = tuple(
@@ -318,23 +319,11 @@ def _is_single_in_polars(data_types: Sequence[pa.DataType | None]) -> bool:
     return _FLOAT in data_types and all(each in (_FLOAT, types.NULL, *_SMALL_INTEGERS) for each in data_types)
 
 
-def _fold_numbers(function: str, args: Sequence[Expr]) -> Literal:
-    values = [arg.value for arg in args if isinstance(arg, Literal)]
-    match function, values:
-        case "negate", [value]:
-            return literal(-value)
-        case "abs", [value]:
-            return literal(abs(value))
-        case "+", [left, right]:
-            return literal(left + right)
-        case "-", [left, right]:
-            return literal(left - right)
-        case "*", [left, right]:
-            return literal(left * right)
-        case "/", [left, right]:
-            return literal(left / right)
-        case _:
-            raise AssertionError(f"{function} of {len(values)} numbers")
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv},
+    **{"negate": operator.neg, "abs": operator.abs},
+}
+"""The arithmetic of untyped numbers."""
 
 
 def _bind_polars_division(dividend: Expr, divisor: Expr, bind_call: Callable[[Call], Expr]) -> Expr:

@@ -344,7 +344,6 @@ def to_steps(expr: AnyExpr) -> tuple[Step, ...]:
 
 
 def from_steps(steps: tuple[Step, ...]) -> AnyExpr:
-    """Return the expression that `to_steps` flattened."""
     built: list[AnyExpr] = []
     for step in steps:
         match step:

@@ -62,7 +62,6 @@ class Catalog:
         self._store(parts, _LAKE, self._lake.add(parts, source), *others)
 
     def register_rows(self, name: str, rows: Any) -> None:
-        """Register in-memory rows under a name."""
         parts = split_table_name(name)
         self._store(parts, _MEMORY, self._memory.add(".".join(parts), rows))
 
@@ -105,7 +104,6 @@ class Catalog:
         self._names[connector, handle] = [*known, *(name for name in dict.fromkeys(names) if name not in known)]
 
     def unregister(self, name: str) -> None:
-        """Remove a registered table."""
         parts = fold_parts(split_table_name(name))
         with self._lock:
             known = self._registered.pop(parts, None)
@@ -116,7 +114,6 @@ class Catalog:
             raise TableNotFound(f"no table {name!r} is registered.{_suggest(name, self._list_registered())}")
 
     def detach(self, name: str) -> None:
-        """Detach a database or a catalog of lake tables."""
         found = next((each for each in self._list_databases() if is_same_name(each, name)), None)
         if found is None:
             attached = ", ".join(sorted(self._list_databases())) or "nothing"

@@ -41,21 +41,17 @@ class QueryEngine(Protocol):
 
     def list_scalar_functions(self) -> frozenset[str]:
         """Return the names of functions that return one value for each row, in lower case."""
-        ...
 
     def reads_natively(self, scan: TableScan, connector: Connector) -> bool:
         """Return whether the engine's own Parquet reader reads the files of a scan."""
-        ...
 
     def can_round_trip(self, data_type: pa.DataType) -> bool:
         """Return whether the engine returns values of a type unchanged."""
-        ...
 
     def find_result_schema(
         self, plan: Node, names: Sequence[str] | None, connectors: Mapping[str, Connector]
     ) -> pa.Schema:
         """Return the columns of a plan's result; raise `UntranslatableQuery` if the engine rejects the plan."""
-        ...
 
     def start(
         self,
@@ -68,7 +64,6 @@ class QueryEngine(Protocol):
         tuning: Tuning,
     ) -> Running:
         """Start a plan; raise `UntranslatableQuery` if the engine rejects it."""
-        ...
 
     def compile_duckdb_query(
         self,
@@ -81,7 +76,6 @@ class QueryEngine(Protocol):
         tuning: Tuning,
     ) -> CompiledQuery:
         """Compile a query in DuckDB's own dialect."""
-        ...
 
     def explain_rejection(
         self,
@@ -92,13 +86,11 @@ class QueryEngine(Protocol):
         otherwise: Callable[[str], TamisError],
     ) -> TamisError:
         """Return the error for a query that an engine rejects; `otherwise` wraps the engine's own message."""
-        ...
 
     def explain_failure(
         self, tree: exp.Expr | None, doubts: Sequence[ExpressionError], error: BaseException
     ) -> TamisError:
         """Return the error for a query that the engine started but could not finish."""
-        ...
 
 
 class SparkQueries(Protocol):
@@ -106,27 +98,21 @@ class SparkQueries(Protocol):
 
     def check_query(self, spark: Any, query: CompiledQuery) -> None:
         """Raise an error if Spark rejects a query."""
-        ...
 
     def make_query_dataframe(self, spark: Any, query: CompiledQuery) -> Any:
         """Return the DataFrame of a query that was planned for Spark."""
-        ...
 
     def get_settings(self, spark: Any) -> tuple[tzinfo, bool]:
         """Return the time zone of a Spark session, and whether it is in ANSI mode."""
-        ...
 
     def find_frame_schema(self, frame: Any) -> pa.Schema | None:
         """Return the columns of a Spark DataFrame in Arrow's types; None for any other object."""
-        ...
 
     def find_table(self, spark: Any, parts: Sequence[str]) -> Any | None:
         """Return a view or table of the Spark session as a DataFrame; None if Spark has no table of this name."""
-        ...
 
     def make_text_dataframe(self, spark: Any, text: str, find: Callable[[str], Any]) -> Any:
         """Return the DataFrame of a text that only Spark can read; None if Spark rejects it too."""
-        ...
 
 
 def query_engine() -> QueryEngine:

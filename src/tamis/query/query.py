@@ -365,7 +365,6 @@ class Query(Rows):
 
 
 def get_compiled_query(query: Query) -> CompiledQuery:
-    """Return the plan behind a query."""
     return query._compiled
 
 

@@ -22,11 +22,9 @@ class CompiledPredicate(Protocol):
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return the value of the predicate for each row."""
-        ...
 
     def check(self, schema: pa.Schema) -> None:
         """Raise if the engine cannot evaluate the predicate over rows of a schema."""
-        ...
 
 
 class EmbeddedEngine(Protocol):
@@ -36,11 +34,9 @@ class EmbeddedEngine(Protocol):
 
     def compile_expressions(self, expressions: Sequence[Expr]) -> Callable[[pa.RecordBatch], list[pa.Array]]:
         """Return a function that computes expressions for the rows of a batch."""
-        ...
 
     def make_relation(self, rows: Any, connection: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyRelation:
         """Return a relation over a scan or a query, which it reads each time it is used."""
-        ...
 
 
 class SparkScans(Protocol):
@@ -48,11 +44,9 @@ class SparkScans(Protocol):
 
     def make_dataframe(self, spark: Any, planner: ScanPlanner, reader: str) -> Any:
         """Return the rows of a scan as a lazy DataFrame."""
-        ...
 
     def make_files_dataframe(self, spark: Any, source: TableSource, columns: Sequence[str] | None) -> Any:
         """Return the files of a table as a cached DataFrame."""
-        ...
 
 
 def get_embedded_engine() -> EmbeddedEngine:

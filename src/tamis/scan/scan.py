@@ -196,17 +196,17 @@ class LazyScan(Rows):
     def limit(self, count: int) -> LazyScan:
         """Return a scan of at most `count` of the rows."""
 
-    @abstractmethod
     def head(self, count: int = 5) -> LazyScan:
         """Return a scan of at most `count` of the rows, as `limit` does."""
+        return self.limit(count)
 
     @abstractmethod
     def plan(self, depth: str = "pages") -> ScanPlan:
         """Plan what would be read, down to files (their footers are not opened), to row groups, or to pages."""
 
-    @abstractmethod
     def explain(self) -> str:
         """Return the plan's report as text: what each level keeps, and what each part of the filter does."""
+        return str(self.plan())
 
     @abstractmethod
     def count(self) -> int:
@@ -330,7 +330,6 @@ class Scan(LazyScan):
 
 
 def get_planner(scan: Scan) -> ScanPlanner:
-    """Return the planner of a scan, for engines that read it."""
     return scan._planner
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -68,18 +67,7 @@ Examples:
 @storage_option
 @json_option("A JSON object with the result.")
 @debug_option
-def build(
-    uri: str,
-    columns: Sequence[str] | None,
-    bloom: Sequence[str] | None,
-    count_nan: Sequence[str] | None,
-    false_positives: float | None,
-    engine: str,
-    location: str | None,
-    storage_options: Mapping[str, str] | None,
-    as_json: bool,
-    **opening: Any,
-) -> None:
+def build(engine: str, as_json: bool, **options: Any) -> None:
     """Build the index, or update it: only new and rewritten files are read.
 
     Options that are not given keep their values from the existing index. After an interruption, the next run continues.
@@ -88,18 +76,7 @@ def build(
         unblock_pandas()
     meter = BuildMeter()
     with show_progress(meter, is_wanted=is_interactive()):
-        done = indexes.build(
-            uri,
-            columns=columns,
-            bloom=bloom,
-            engine=engine,
-            location=location,
-            count_nan=count_nan,
-            false_positives=false_positives,
-            progress=meter.take,
-            storage_options=storage_options,
-            **opening,
-        )
+        done = indexes.build(engine=engine, progress=meter.take, **options)
     if as_json:
         write_json(done.to_dict())
         return
@@ -116,11 +93,9 @@ def build(
 @storage_option
 @json_option("A JSON object.")
 @debug_option
-def status(
-    uri: str, location: str | None, storage_options: Mapping[str, str] | None, as_json: bool, **opening: Any
-) -> None:
+def status(as_json: bool, **options: Any) -> None:
     """Show what is indexed, and how many files of the table are up to date in the index."""
-    found = indexes.status(uri, location=location, storage_options=storage_options, **opening)
+    found = indexes.status(**options)
     if as_json:
         write_json(found.to_dict())
     elif not found.exists:
@@ -155,9 +130,9 @@ def status(
 @storage_option
 @json_option('A JSON object: {"dropped": true}.')
 @debug_option
-def drop(uri: str, location: str | None, storage_options: Mapping[str, str] | None, as_json: bool) -> None:
+def drop(as_json: bool, **options: Any) -> None:
     """Remove the index, even a damaged one. The table does not change."""
-    was_there = indexes.drop(uri, location=location, storage_options=storage_options)
+    was_there = indexes.drop(**options)
     if as_json:
         write_json({"dropped": was_there})
     else:

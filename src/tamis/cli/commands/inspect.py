@@ -256,25 +256,20 @@ def _describe_file(found: FileInspection) -> list[str]:
 
 def _build_sections(found: FileInspection, with_pages: bool, is_narrowed: bool) -> Iterator[_Section]:
     if not is_narrowed:
-        yield _build_row_groups(found.row_groups)
+        groups = found.row_groups
+        yield _make_section(
+            None,
+            *_list_counts(groups, "row group", "first row", "rows"),
+            ("compressed", _format_sizes(groups["compressed"]), True),
+            ("unpacked", _format_sizes(groups["uncompressed"]), True),
+            shown=ROW_GROUPS_ON_A_TERMINAL,
+        )
     if found.columns:
         yield from _build_columns(found)
     for column in found.columns if is_narrowed else ():
         yield from _build_column_row_groups(column)
     for column in found.columns if with_pages else ():
         yield _build_pages(column)
-
-
-def _build_row_groups(groups: pa.Table) -> _Section:
-    return _make_section(
-        None,
-        ("row group", _format_counts(groups["row_group"]), True),
-        ("first row", _format_counts(groups["first_row"]), True),
-        ("rows", _format_counts(groups["rows"]), True),
-        ("compressed", _format_sizes(groups["compressed"]), True),
-        ("unpacked", _format_sizes(groups["uncompressed"]), True),
-        shown=ROW_GROUPS_ON_A_TERMINAL,
-    )
 
 
 def _build_columns(found: FileInspection) -> Iterator[_Section]:
@@ -306,7 +301,11 @@ def _build_columns(found: FileInspection) -> Iterator[_Section]:
         ("min", bounds["min"], False),
         ("max", bounds["max"], False),
     )
-    filters = [_format_coverage(number, found.row_groups.num_rows) for number in table["bloom_filters"].to_pylist()]
+    groups = found.row_groups.num_rows
+    filters = [
+        "no" if not number else "yes" if number == groups else f"in {number:,} of {groups:,} row groups"
+        for number in table["bloom_filters"].to_pylist()
+    ]
     yield _make_section(
         None,
         name,
@@ -330,8 +329,7 @@ def _build_column_row_groups(column: ColumnInspection) -> Iterator[_Section]:
     yield _make_section(
         f"row groups of {_shorten(column.name, _LONGEST_NAME)}",
         number,
-        ("rows", _format_counts(groups["rows"]), True),
-        ("nulls", _format_counts(groups["nulls"]), True),
+        *_list_counts(groups, "rows", "nulls"),
         *_format_distinct("distinct", groups["distinct_count"]),
         ("min", _format_bounds(groups["min"], groups["min_exact"], "min"), False),
         ("max", _format_bounds(groups["max"], groups["max_exact"], "max"), False),
@@ -353,13 +351,7 @@ def _build_pages(column: ColumnInspection) -> _Section:
     missing = "" if pages.num_rows else ": unknown, the file has no page index"
     return _make_section(
         f"pages of {_shorten(column.name, _LONGEST_NAME)}{missing}",
-        ("row group", _format_counts(pages["row_group"]), True),
-        ("page", _format_counts(pages["page"]), True),
-        ("first row", _format_counts(pages["first_row"]), True),
-        ("rows", _format_counts(pages["rows"]), True),
-        ("offset", _format_counts(pages["offset"]), True),
-        ("bytes", _format_counts(pages["bytes"]), True),
-        ("nulls", _format_counts(pages["nulls"]), True),
+        *_list_counts(pages, "row group", "page", "first row", "rows", "offset", "bytes", "nulls"),
         ("min", _format_values(pages["min"]), False),
         ("max", _format_values(pages["max"]), False),
     )
@@ -387,6 +379,10 @@ def _format_counts(column: pa.ChunkedArray) -> list[str]:
     return ["–" if number is None else f"{number:,}" for number in column.to_pylist()]
 
 
+def _list_counts(table: pa.Table, *headings: str) -> list[tuple[str, list[str], bool]]:
+    return [(heading, _format_counts(table[heading.replace(" ", "_")]), True) for heading in headings]
+
+
 def _format_sizes(column: pa.ChunkedArray) -> list[str]:
     return list(map(format_bytes, column.to_pylist()))
 
@@ -400,10 +396,6 @@ def _append_sizes(answers: Sequence[str], sizes: pa.ChunkedArray) -> list[str]:
         f"{answer}, {format_bytes(size)}" if answer != "no" and size else answer
         for answer, size in zip(answers, sizes.to_pylist(), strict=True)
     ]
-
-
-def _format_coverage(number: int, row_groups: int) -> str:
-    return "no" if not number else "yes" if number == row_groups else f"in {number:,} of {row_groups:,} row groups"
 
 
 def _format_overlap(column: ColumnInspection) -> str:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -214,30 +215,23 @@ def _show(found: Any, limit: Limit, as_json: bool) -> None:
 # --- The tables of a `tamis sql` command, and the session that queries them -------------------------------------------
 
 
+@dataclass(frozen=True)
 class CommandTables:
     """The tables, databases and the catalog of a command line."""
 
-    def __init__(
-        self,
-        uris: Sequence[str],
-        tables: Mapping[str, str],
-        attached: Mapping[str, str],
-        catalog: Mapping[str, str] | str | None,
-        options: Mapping[str, Any],
-    ) -> None:
-        self._uris = uris
-        self._tables = tables
-        self._attached = attached
-        self._catalog = catalog
-        self._options = options
+    uris: Sequence[str]
+    tables: Mapping[str, str]
+    attached: Mapping[str, str]
+    catalog: Mapping[str, str] | str | None
+    options: Mapping[str, Any]
 
     def session(self, policies: str | None, principal: str | None) -> Session:
         """Create a session with all of the tables, databases and the catalog."""
-        session = connect(policies=policies, storage_options=self._options["storage_options"])
+        session = connect(policies=policies, storage_options=self.options["storage_options"])
         if principal is not None:
             session = session.as_principal(principal)
         named: dict[str, str] = {}
-        for uri in self._uris:
+        for uri in self.uris:
             try:
                 table = self._open(uri)
             except TableNotFound as error:
@@ -249,20 +243,20 @@ class CommandTables:
                 )
             for name in _find_names(table):
                 session.register(name, table)
-        for name, uri in self._tables.items():
+        for name, uri in self.tables.items():
             # Policies apply when the table is queried, under this name too.
             session.register(name, self._open(uri))
-        for name, uri in self._attached.items():
+        for name, uri in self.attached.items():
             session.attach(name, uri)
-        if self._catalog is not None:
-            name = self._catalog if isinstance(self._catalog, str) else self._catalog.get("name", "catalog")
-            options = {each: self._options[each] for each in ("relocate", "allow_outside")}
-            session.attach(name, catalog=self._catalog, **options)
+        if self.catalog is not None:
+            name = self.catalog if isinstance(self.catalog, str) else self.catalog.get("name", "catalog")
+            options = {each: self.options[each] for each in ("relocate", "allow_outside")}
+            session.attach(name, catalog=self.catalog, **options)
         return session
 
     def _open(self, uri: str) -> Table:
-        is_in_catalog = self._catalog is not None and "/" not in uri and not Path(uri).exists()
-        return open_table(uri, **self._options, catalog=self._catalog if is_in_catalog else None)
+        is_in_catalog = self.catalog is not None and "/" not in uri and not Path(uri).exists()
+        return open_table(uri, **self.options, catalog=self.catalog if is_in_catalog else None)
 
     def refuse_to_overwrite(self, query: Query, output: str) -> None:
         """Raise an error if the output would overwrite, or be inside of, a table that the query reads."""
@@ -270,9 +264,9 @@ class CommandTables:
             match node:
                 case TableScan(handle=LakeHandle(source=source)):
                     check_no_overwrite(source.storage.uri, output, files=Table(source).files)
-        for uri in (*self._uris, *self._tables.values()):
+        for uri in (*self.uris, *self.tables.values()):
             check_no_overwrite(uri, output)
-        for uri in self._attached.values():
+        for uri in self.attached.values():
             file = find_database_file(uri)
             if file is not None:
                 check_no_overwrite(str(file), output)

@@ -40,7 +40,6 @@ def extract_part(value: Value, part: str) -> Value:
 
 
 def truncate_to_unit(value: Value, unit: str) -> Value:
-    """Truncate dates or timestamps to the start of their year, quarter, month, week, day, …."""
     if not _is_beyond_arrow(value):
         return pc.floor_temporal(value, unit=unit)
     per_day = _get_units_per_day(value.type)
@@ -52,7 +51,6 @@ def truncate_to_unit(value: Value, unit: str) -> Value:
 
 
 def cast_to_date(value: Value) -> Value:
-    """Return timestamps as dates."""
     if not _is_beyond_arrow(value):
         return pc.cast(value, pa.date32())
     return _apply_to_counts(value, lambda counts: counts // _get_units_per_day(value.type), pa.date32())

@@ -80,7 +80,6 @@ def may_cast_fail(call: Call) -> bool:
 
 
 def _always_fits(source: pa.DataType, target: pa.DataType) -> bool:
-    """Return whether every value of a type can be cast to another."""
     if source == find_evaluation_type(target) or is_text(target):
         return True
     if pa.types.is_boolean(source):
@@ -99,14 +98,10 @@ def can_compute_all_branches(call: Call) -> bool:
 
     The embedded engine evaluates the others.
     """
-    return _have_one_type((*call.args[1:-1:2], call.args[-1])) and not any(may_fail(arg) for arg in call.args[1:])
+    return have_one_type((*call.args[1:-1:2], call.args[-1])) and not any(may_fail(arg) for arg in call.args[1:])
 
 
-def have_one_type(call: Call) -> bool:
-    return _have_one_type(call.args)
-
-
-def _have_one_type(args: tuple[Expr, ...]) -> bool:
+def have_one_type(args: tuple[Expr, ...]) -> bool:
     """Return whether all values have the same known type: Arrow would cast different types by its own rules."""
     known = {type_of(arg) for arg in args} - {types.NULL}
     return None not in known and len(known) <= 1

@@ -20,7 +20,7 @@ from pyarrow import lib
 
 from tamis import types
 from tamis.errors import TypeMismatch
-from tamis.expr.functions.calendar import add_interval, cast_to_date, cast_to_unit, extract_part, truncate_to_unit
+from tamis.expr.functions.calendar import add_interval, cast_to_date, cast_to_unit, truncate_to_unit
 from tamis.expr.nodes import Call, Literal
 from tamis.expr.patterns import DEFAULT_ESCAPE, parse_like
 from tamis.types import count_decimal_digits, get_integer_range, is_number, is_text, type_from_name
@@ -95,10 +95,6 @@ _COMPARE = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-
-
-def compare_arguments(call: Call, args: list[Value]) -> Value:
-    return compare(call.function, args[0], args[1])
 
 
 def compare(operator: str, left: Value, right: Value) -> Value:
@@ -366,10 +362,6 @@ DATE_TRUNC_UNITS = {
 }  # fmt: skip
 
 TRUNC_UNITS = {name: unit for name, unit in DATE_TRUNC_UNITS.items() if unit in ("year", "quarter", "month", "week")}
-
-
-def calendar_part(call: Call, args: list[Value]) -> Value:
-    return extract_part(args[0], call.function)
 
 
 def date_trunc(call: Call, args: list[Value]) -> Value:

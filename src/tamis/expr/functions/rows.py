@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.expr.functions import domains, kernels, spark_semantics
+from tamis.expr.functions.calendar import extract_part
 from tamis.expr.functions.partition_values import partition_value, try_partition_value
 from tamis.expr.functions.table import (
     ENGINE_FUNCTIONS,
@@ -257,11 +258,6 @@ def _tests_prefix_of_column(args: tuple[Expr, ...]) -> bool:
     return pattern is not None and (pattern.is_prefix or pattern.is_exact)
 
 
-def _has_written_filter(args: tuple[Expr, ...]) -> bool:
-    """Return whether a call is a partition filter, which compares texts, or the numbers that they are."""
-    return isinstance(args[1], Literal)
-
-
 # --- The rows -------------------------------------------------------------------------------------------------------
 
 
@@ -287,7 +283,7 @@ def _make_comparison_row(
     is_null_safe = name == "<=>"
     return Function(
         name, ("any", "any"), types.BOOLEAN, 2, 2, Nulls.OWN if is_null_safe else Nulls.PROPAGATES,
-        kernel=kernels.null_safe_equal if is_null_safe else kernels.compare_arguments,
+        kernel=kernels.null_safe_equal if is_null_safe else lambda call, args: kernels.compare(call.function, *args),
         supports=domains.have_same_ordered_type, negation=negation, mirrored=mirrored, zones=Zones.MIXED,
         is_leakproof=_tests_column, operator=Precedence.COMPARISON, aliases=aliases, pyarrow=pyarrow, polars=(polars,),
         datafusion=(datafusion,), classes=(of_class,),
@@ -367,7 +363,8 @@ def _make_calendar_part_row(
 ) -> Function:
     return Function(
         name, ("time",), types.LONG, 1, 1, monotone=None if larger else Monotone(0, keeps_order=True),
-        larger_parts=larger, extracted_as=(name, *fields.split()), kernel=kernels.calendar_part,
+        larger_parts=larger, extracted_as=(name, *fields.split()),
+        kernel=lambda call, args: extract_part(args[0], call.function),
         supports=supports, aliases=(spark,) if spark else (),
         pyarrow=(name,), polars=(f"TemporalExpr.{name.capitalize()}",),
         spark=Spark(spark or name, is_same=True),
@@ -497,8 +494,8 @@ _ROWS = (
     ),
     Function(
         "coalesce", ("any",), _find_common_type, 1, UNBOUNDED, Nulls.OWN, alike=range, kernel=kernels.coalesce,
-        supports=domains.have_one_type, zones=Zones.NEVER, aliases=("nvl", "ifnull"), pyarrow=("coalesce",),
-        polars=("Coalesce", "FillNull"), datafusion=("coalesce",),
+        supports=lambda call: domains.have_one_type(call.args), zones=Zones.NEVER, aliases=("nvl", "ifnull"),
+        pyarrow=("coalesce",), polars=("Coalesce", "FillNull"), datafusion=("coalesce",),
         spark=Spark("coalesce", is_same=spark_semantics.has_known_type),
     ),
     _make_calendar_part_row("year", "y years yr yrs"),
@@ -542,7 +539,10 @@ _ROWS = (
     Function(
         "element_at", ("map", "literal"), _find_map_value_type, 2, 2, Nulls.OWN, kernel=kernels.element_at,
         supports=domains.has_text_key, zones=Zones.NEVER,
-        spark=Spark(rule="element_at", is_same=spark_semantics.is_column_lookup),
+        spark=Spark(
+            rule="element_at",
+            is_same=lambda call, ansi: isinstance(call.args[0], Column) and isinstance(call.args[1], Literal),
+        ),
     ),
     Function(
         "partition_value", ("text", "literal"), _find_cast_type, 2, 2, Nulls.OWN, kernel=partition_value,
@@ -555,7 +555,7 @@ _ROWS = (
     Function("partition_text", ("literal",), types.STRING, 1, 1, Nulls.OWN),
     Function(
         "partition_filter", ("boolean", "literal"), types.BOOLEAN, 2, 2, Nulls.OWN, kernel=kernels.partition_filter,
-        zones=Zones.NEVER, is_leakproof=_has_written_filter, spark=Spark(rule="partition_filter"),
+        zones=Zones.NEVER, is_leakproof=lambda args: isinstance(args[1], Literal), spark=Spark(rule="partition_filter"),
     ),
 )  # fmt: skip
 

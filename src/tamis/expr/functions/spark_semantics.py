@@ -237,9 +237,5 @@ def has_known_type(call: Call, ansi: bool) -> bool:
     return type_of(call) is not None
 
 
-def is_column_lookup(call: Call, ansi: bool) -> bool:
-    return isinstance(call.args[0], Column) and isinstance(call.args[1], Literal)
-
-
 def _is_temporal(data_type: pa.DataType | None) -> bool:
     return data_type is not None and bool(pa.types.is_date(data_type) or pa.types.is_timestamp(data_type))

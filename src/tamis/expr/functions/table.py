@@ -167,7 +167,6 @@ class Function:
     databases: Databases = Databases({})
 
     def accepts(self, count: int) -> bool:
-        """Return whether the function takes a number of arguments."""
         return self.fewest <= count <= self.most
 
     @property

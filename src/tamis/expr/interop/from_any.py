@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, add_article
 from tamis.expr.builder import Expression, col
-from tamis.expr.interop.from_datafusion import from_datafusion, is_datafusion_expression
-from tamis.expr.interop.from_polars import from_polars, is_polars_expression
+from tamis.expr.interop.from_datafusion import from_datafusion
+from tamis.expr.interop.from_polars import from_polars
 from tamis.expr.interop.from_pyarrow import from_pyarrow
 from tamis.expr.interop.from_pyiceberg import from_pyiceberg
-from tamis.expr.interop.from_pyspark import from_pyspark, is_pyspark_column
+from tamis.expr.interop.from_pyspark import from_pyspark
 from tamis.expr.nodes import AnyExpr, Call, Column, Literal, Name, and_, not_, or_
 from tamis.expr.normalise import freeze_current_time
 from tamis.expr.wire.partition_filter import PartitionFilter
@@ -93,25 +93,28 @@ def _to_filter(where: object) -> AnyExpr:
                 f"where is the Python value {where}: Python evaluated the comparison, which built no expression. "
                 "Compare col('name'), as in col('name') == 5, and combine with &, | and ~"
             )
-        case _ if _is_pyiceberg(where):
-            return from_pyiceberg(where)
-        case _ if is_pyspark_column(where):
-            return from_pyspark(where)
-        case _ if is_polars_expression(where):
-            return from_polars(where)
-        case _ if is_datafusion_expression(where):
-            return from_datafusion(where)
+        case _ if (translate := _find_translation(where)) is not None:
+            return translate(where)
         case _:
             kind = f"{type(where).__module__}.{type(where).__qualname__}"
             raise InvalidArgument(f"where cannot be {add_article(kind.removeprefix('builtins.'))}: give {_KINDS}")
 
 
-def _is_pyiceberg(where: object) -> bool:
-    """Return whether it is a pyiceberg expression, by the class name, so that pyiceberg need not be installed."""
-    return any(
-        kind.__name__ == "BooleanExpression" and kind.__module__.partition(".")[0] == "pyiceberg"
-        for kind in type(where).__mro__
-    )
+_LIBRARIES: tuple[tuple[tuple[str, ...], str, Callable[[Any], AnyExpr]], ...] = (
+    (("BooleanExpression",), "pyiceberg.", from_pyiceberg),
+    (("Column",), "pyspark.sql.", from_pyspark),
+    (("Expr",), "polars.", from_polars),
+    (("Expr", "RawExpr"), "datafusion.", from_datafusion),
+)
+"""The names and the package of the classes of expressions of other libraries."""
+
+
+def _find_translation(where: object) -> Callable[[Any], AnyExpr] | None:
+    """Return what translates an expression of another library: by its class, so that no library need be installed."""
+    for names, package, translate in _LIBRARIES:
+        if any(kind.__name__ in names and f"{kind.__module__}.".startswith(package) for kind in type(where).__mro__):
+            return translate
+    return None
 
 
 # --- Conditions as tuples, the `filters` of pyarrow, pandas and others ------------------------------------------------

@@ -7,32 +7,24 @@ Most nodes have a class with their parts (`to_variant`). Functions have none: th
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from tamis.errors import ExpressionError, to_one_line
 from tamis.expr.foreign import AS_DATAFUSION, mark
-from tamis.expr.functions.table import find_foreign_function
 from tamis.expr.interop.translate_tree import (
     ADVICE,
     NAN,
     Build,
+    Library,
     Parts,
     build_field,
-    build_foreign_call,
     is_divisor_other_than_zero,
     translate_tree,
 )
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, TRUE, Call, Literal, Name, Unbound, between, not_
-
-
-def is_datafusion_expression(value: object) -> bool:
-    """Return whether it is a DataFusion expression, by the class name, so that DataFusion need not be installed."""
-    kind = type(value)
-    return kind.__name__ in ("Expr", "RawExpr") and kind.__module__.partition(".")[0] == "datafusion"
 
 
 def from_datafusion(expression: Any) -> Unbound:
@@ -51,20 +43,20 @@ def from_datafusion(expression: Any) -> Unbound:
 def _translate(node: Any) -> Unbound | Parts:
     kind = node.variant_name()
     if kind == "ScalarFunction":
-        return Parts(node.rex_call_operands(), _get_translation("function", node.rex_call_operator()))
+        return Parts(node.rex_call_operands(), _DATAFUSION.get_translation("function", node.rex_call_operator()))
     if kind == "Literal":
         return _translate_literal(node)
     try:
         parts = node.to_variant()
     except ValueError as error:
-        raise _make_unsupported_error(f"node {kind!r}") from error
+        raise _DATAFUSION.make_unsupported_error(f"node {kind!r}") from error
     match kind:
         case "Column":
             return Name((parts.name(),), exact=True)
         case "Alias":
             return Parts([parts.expr()], lambda args: args[0])
         case "BinaryExpr":
-            return Parts([parts.left(), parts.right()], _get_translation("operator", parts.op()))
+            return Parts([parts.left(), parts.right()], _DATAFUSION.get_translation("operator", parts.op()))
         case "InList":
             return Parts([parts.expr(), *parts.list()], _negate_if(parts.negated(), _build_membership))
         case "Between":
@@ -73,7 +65,7 @@ def _translate(node: Any) -> Unbound | Parts:
             )
         case "Like":
             if "ilike" in node.rex_call_operator():
-                raise _make_unsupported_error("operator 'ILIKE'")
+                raise _DATAFUSION.make_unsupported_error("operator 'ILIKE'")
             escape = [] if parts.escape_char() is None else [literal(parts.escape_char())]
             build = _negate_if(parts.negated(), lambda args: Call("like", (*args, *escape)))
             return Parts([parts.expr(), parts.pattern()], build)
@@ -82,12 +74,8 @@ def _translate(node: Any) -> Unbound | Parts:
         case "Cast" | "TryCast":
             return Parts([parts.expr()], _build_cast(str(node)))
         case _:
-            build = _get_translation("node", kind)  # first, because other nodes may have no such part
+            build = _DATAFUSION.get_translation("node", kind)  # first, because other nodes may have no such part
             return Parts([parts.expr()], build)
-
-
-def _make_unsupported_error(what: str) -> ExpressionError:
-    return ExpressionError(f"the DataFusion {what} has no counterpart here: {ADVICE}")
 
 
 def _translate_literal(node: Any) -> Literal:
@@ -125,7 +113,7 @@ def _build_remainder(args: tuple[Unbound, ...]) -> Unbound:
     return Call("%", args)
 
 
-_TRANSLATIONS: dict[str, Build] = {
+_DATAFUSION = Library("DataFusion", AS_DATAFUSION, lambda row: row.datafusion, {
     "IS DISTINCT FROM": lambda args: not_(Call("<=>", args)),
     "/": _build_division,
     "%": _build_remainder,
@@ -135,16 +123,7 @@ _TRANSLATIONS: dict[str, Build] = {
     "IsNotFalse": lambda args: not_(Call("<=>", (args[0], FALSE))),
     "isnan": lambda args: Call("=", (args[0], NAN)),
     "get_field": lambda args: _build_field(*args),
-}
-"""The operators, nodes and functions that are not one function here."""
-
-
-def _get_translation(kind: str, name: str) -> Build:
-    named = find_foreign_function(name, lambda row: row.datafusion)
-    build = _TRANSLATIONS.get(name) if named is None else partial(build_foreign_call, AS_DATAFUSION, named)
-    if build is None:
-        raise _make_unsupported_error(f"{kind} {name!r}")
-    return build
+})  # fmt: skip
 
 
 def _build_field(value: Unbound, name: Unbound) -> Unbound:
@@ -152,7 +131,7 @@ def _build_field(value: Unbound, name: Unbound) -> Unbound:
         case Literal(value=str() as field):
             return build_field(value, field, "DataFusion")
         case _:
-            raise _make_unsupported_error("function 'get_field' of anything but a column and a name")
+            raise _DATAFUSION.make_unsupported_error("function 'get_field' of anything but a column and a name")
 
 
 def _translate_case(parts: Any) -> Parts:
@@ -191,7 +170,7 @@ def _build_cast(shown: str) -> Build:
 
     def build(args: tuple[Unbound, ...]) -> Unbound:
         if not isinstance(args[0], Literal) or name not in _ARROW_TYPES:
-            raise _make_unsupported_error(f"cast to {name}, which depends on the type of a column,")
+            raise _DATAFUSION.make_unsupported_error(f"cast to {name}, which depends on the type of a column,")
         try:
             return literal(pa.scalar(args[0].value, args[0].type).cast(_ARROW_TYPES[name]))
         except pa.ArrowException as error:

@@ -20,14 +20,13 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import ExpressionError, to_one_line
 from tamis.expr.foreign import AS_POLARS, mark
-from tamis.expr.functions.table import find_foreign_function
 from tamis.expr.interop.translate_tree import (
     ADVICE,
     NAN,
     Build,
+    Library,
     Parts,
     build_field,
-    build_foreign_call,
     build_membership,
     find_cast_target,
     is_divisor_other_than_zero,
@@ -39,11 +38,6 @@ from tamis.expr.nodes import Call, Literal, Name, Unbound, and_, not_, or_
 _INFINITIES = tuple(Literal(sign * float("inf"), types.DOUBLE) for sign in (-1, 1))
 _UNITS = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
 _REGULAR_EXPRESSION = re.compile(r"[\\.+*?()|\[\]{}^$]")
-
-
-def is_polars_expression(value: object) -> bool:
-    """Return whether it is a Polars expression, by the class name, so that Polars need not be installed."""
-    return any(kind.__name__ == "Expr" and kind.__module__.startswith("polars.") for kind in type(value).__mro__)
 
 
 def from_polars(expression: Any) -> Unbound:
@@ -119,7 +113,7 @@ def _translate(node: Any, not_finite: float | None = None) -> Unbound | Parts:
         case {"Alias": [inner, _]}:
             return Parts([inner], lambda args: args[0])
         case {"BinaryExpr": {"left": left, "op": str() as operator, "right": right}}:
-            return Parts([left, right], _get_translation("operator", operator))
+            return Parts([left, right], _POLARS.get_translation("operator", operator))
         case {"Ternary": {"predicate": condition, "truthy": value, "falsy": otherwise}}:
             return Parts([condition, value, otherwise], lambda args: mark(AS_POLARS, Call("case", args)))
         case {"Function": {"input": list() as inputs, "function": function}}:
@@ -131,13 +125,9 @@ def _translate(node: Any, not_finite: float | None = None) -> Unbound | Parts:
                 f"a Polars expression selects columns by a pattern or a position: name one column, or {ADVICE}"
             )
         case {**parts} if len(parts) == 1:
-            raise _make_unsupported_error(f"node {next(iter(parts))!r}")
+            raise _POLARS.make_unsupported_error(f"node {next(iter(parts))!r}")
         case _:
-            raise _make_unsupported_error(f"node {str(node)[:50]!r}")
-
-
-def _make_unsupported_error(what: str) -> ExpressionError:
-    return ExpressionError(f"the Polars {what} has no counterpart here: {ADVICE}")
+            raise _POLARS.make_unsupported_error(f"node {str(node)[:50]!r}")
 
 
 # --- Operators and functions ------------------------------------------------------------------------------------------
@@ -163,12 +153,12 @@ def _get_cast(function: str, dtype: object) -> Build:
         case _:
             target = None
     if target is None:
-        raise _make_unsupported_error(f"cast to {dtype}")
+        raise _POLARS.make_unsupported_error(f"cast to {dtype}")
     name = target
     return lambda args: mark(AS_POLARS, Call(function, (*args, name)))
 
 
-_TRANSLATIONS: dict[str, Build] = {
+_POLARS = Library("Polars", AS_POLARS, lambda row: row.polars, {
     "NotEqValidity": lambda args: not_(mark(AS_POLARS, Call("<=>", args))),
     "TrueDivide": _build_division,
     "Xor": lambda args: mark(AS_POLARS, Call("xor", args)),
@@ -179,16 +169,7 @@ _TRANSLATIONS: dict[str, Build] = {
     "Boolean.IsFinite": lambda args: not_(Call("in", (args[0], *_INFINITIES, NAN))),
     "Boolean.AllHorizontal": lambda args: and_(*args),
     "Boolean.AnyHorizontal": lambda args: or_(*args),
-}
-"""The operators and functions that are not one function here."""
-
-
-def _get_translation(kind: str, name: str) -> Build:
-    named = find_foreign_function(name, lambda row: row.polars)
-    build = _TRANSLATIONS.get(name) if named is None else partial(build_foreign_call, AS_POLARS, named)
-    if build is None:
-        raise _make_unsupported_error(f"{kind} {name!r}")
-    return build
+})  # fmt: skip
 
 
 def _translate_function(inputs: list[Any], function: Any) -> Unbound | Parts:
@@ -206,9 +187,9 @@ def _translate_function(inputs: list[Any], function: Any) -> Unbound | Parts:
         case "StructExpr.FieldByName", str() as field:
             return Parts(inputs, lambda args: build_field(args[0], field, "Polars"))
         case _, None:
-            return Parts(inputs, _get_translation("function", name))
+            return Parts(inputs, _POLARS.get_translation("function", name))
         case _:
-            raise _make_unsupported_error(f"function {name!r}")
+            raise _POLARS.make_unsupported_error(f"function {name!r}")
 
 
 def _read_function(function: Any) -> tuple[str, Any]:
@@ -286,7 +267,7 @@ def _translate_literal(value: Any, not_finite: float | None) -> Unbound:
             ((kind, content),) = scalar.items()
             return _translate_scalar(kind, content, not_finite)
         case _:
-            raise _make_unsupported_error(f"literal {str(value)[:50]!r}")
+            raise _POLARS.make_unsupported_error(f"literal {str(value)[:50]!r}")
 
 
 def _translate_scalar(kind: object, content: Any, not_finite: float | None) -> Literal:
@@ -316,7 +297,7 @@ def _translate_scalar(kind: object, content: Any, not_finite: float | None) -> L
         case "Int128" | "UInt128", int():
             return literal(content)
         case _:
-            raise _make_unsupported_error(f"literal of type {kind!r}")
+            raise _POLARS.make_unsupported_error(f"literal of type {kind!r}")
 
 
 def _translate_float(kind: str, number: object, not_finite: float | None) -> Literal:

@@ -138,11 +138,6 @@ def _translate_strict(function: str) -> Callable[[_OpenCall], Unbound]:
     return translate
 
 
-def _translate_and_not(call: _OpenCall) -> Unbound:
-    left, right = call.args
-    return and_(left, not_(right))
-
-
 def _translate_if_else(call: _OpenCall) -> Unbound:
     # CASE returns the last value where the condition is NULL; pyarrow returns NULL.
     condition, value, otherwise = call.args
@@ -151,11 +146,7 @@ def _translate_if_else(call: _OpenCall) -> Unbound:
 
 def _translate_is_null(call: _OpenCall) -> Unbound:
     is_null = Call("is_null", tuple(call.args))
-    return or_(is_null, _translate_is_nan(call)) if call.flag("nan_is_null") else is_null
-
-
-def _translate_is_nan(call: _OpenCall) -> Unbound:
-    return Call("=", (call.args[0], NAN))
+    return or_(is_null, Call("=", (call.args[0], NAN))) if call.flag("nan_is_null") else is_null
 
 
 def _translate_is_in(call: _OpenCall) -> Unbound:
@@ -266,14 +257,14 @@ def _translate_struct_field(call: _OpenCall) -> Unbound:
 
 
 _TRANSLATIONS: dict[str, tuple[int, Callable[[_OpenCall], Unbound]]] = {
-    "and_not_kleene": (2, _translate_and_not),
+    "and_not_kleene": (2, lambda call: and_(call.args[0], not_(call.args[1]))),
     "and": (2, _translate_strict("and")),
     "or": (2, _translate_strict("or")),
     # The names that pc.and_ and pc.or_ give to expressions, and that pyarrow itself cannot evaluate.
     "and_": (2, _translate_strict("and")),
     "or_": (2, _translate_strict("or")),
     "is_null": (1, _translate_is_null),
-    "is_nan": (1, _translate_is_nan),
+    "is_nan": (1, lambda call: Call("=", (call.args[0], NAN))),
     "is_in": (1, _translate_is_in),
     "if_else": (3, _translate_if_else),
     "starts_with": (1, _translate_text_match("startswith")),

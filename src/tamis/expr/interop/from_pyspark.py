@@ -26,11 +26,6 @@ _INFIX_SYNTAX = {"&": "&", "|": "|", "^": "^", "ilike": "ILIKE"}
 """Functions that SQL writes between two arguments, and that are not in `tamis.expr.functions.table`."""
 
 
-def is_pyspark_column(value: object) -> bool:
-    """Return whether it is a Column, by the class name, so that PySpark need not be installed."""
-    return any(kind.__name__ == "Column" and kind.__module__.startswith("pyspark.sql.") for kind in type(value).__mro__)
-
-
 def from_pyspark(column: Any) -> Unbound:
     """Translate a Column that was built from names and functions, such as `F.col("a.b") > 5`.
 

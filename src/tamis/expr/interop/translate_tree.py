@@ -5,8 +5,9 @@ The walk does not recurse, because the user decides how deep a tree is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow as pa
 from tamis import types
 from tamis.errors import ExpressionError, TypeMismatch
 from tamis.expr.foreign import is_arithmetic, mark, remove_mark
-from tamis.expr.functions.table import FUNCTIONS, Function, Precedence
+from tamis.expr.functions.table import FUNCTIONS, Function, Precedence, find_foreign_function
 from tamis.expr.literals import literal
 from tamis.expr.nodes import FALSE, Call, Literal, Name, Unbound, and_, or_
 from tamis.types import is_number, type_from_name, type_name
@@ -79,19 +80,36 @@ Build = Callable[[tuple[Unbound, ...]], Unbound]
 """Builds an expression from the parts of a node."""
 
 
-def build_foreign_call(library: str, function: Function, args: tuple[Unbound, ...]) -> Unbound:
-    """Build a call of a function that another library has too; a sum of columns, which may be dates, is an error.
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library: a column of the table of functions has its names of them, `translations` has its other ones."""
 
-    `library` is the mark of the library.
-    """
-    if not function.accepts(len(args)):
-        raise ExpressionError(f"an expression has {function.name} of {len(args)} arguments: {ADVICE}")
-    is_arithmetic = function.operator in (Precedence.SUM, Precedence.PRODUCT)
-    if is_arithmetic and not any(map(is_number_by_form, args)):
-        raise ExpressionError(
-            f"an expression has {function.name} of two columns, which may be texts or dates: {ADVICE}"
-        )
-    return mark(library, Call(function.name, args))
+    name: str
+    mark: str
+    column: Callable[[Function], tuple[str, ...]]
+    translations: Mapping[str, Build]
+
+    def make_unsupported_error(self, what: str) -> ExpressionError:
+        return ExpressionError(f"the {self.name} {what} has no counterpart here: {ADVICE}")
+
+    def get_translation(self, kind: str, name: str) -> Build:
+        """Return what builds a function, operator or node of this name."""
+        row = find_foreign_function(name, self.column)
+        build = self.translations.get(name) if row is None else partial(self._build_call, row)
+        if build is None:
+            raise self.make_unsupported_error(f"{kind} {name!r}")
+        return build
+
+    def _build_call(self, function: Function, args: tuple[Unbound, ...]) -> Unbound:
+        """Build a call of a function that is here too; a sum of columns, which may be dates, is an error."""
+        if not function.accepts(len(args)):
+            raise ExpressionError(f"an expression has {function.name} of {len(args)} arguments: {ADVICE}")
+        is_arithmetic = function.operator in (Precedence.SUM, Precedence.PRODUCT)
+        if is_arithmetic and not any(map(is_number_by_form, args)):
+            raise ExpressionError(
+                f"an expression has {function.name} of two columns, which may be texts or dates: {ADVICE}"
+            )
+        return mark(self.mark, Call(function.name, args))
 
 
 def find_cast_target(target: pa.DataType) -> Literal | None:

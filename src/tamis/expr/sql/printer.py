@@ -323,7 +323,6 @@ class LiteralSpelling:
 
 
 def format_literal(value: Literal) -> str:
-    """Return the SQL text of a literal."""
     if value.is_null or not is_bytes(value.type):
         interval = find_interval_text(value)
         return str(spell_literal(value)) if interval is None else _format_interval_literal(interval)

@@ -74,7 +74,6 @@ def expression_from_json(given: Mapping[str, Any]) -> AnyExpr:
 
 
 def bound_from_json(given: Mapping[str, Any]) -> Expr:
-    """Return the bound expression that `expression_to_json` encoded."""
     for kind, *rest in given["steps"]:
         if kind == _NAME:
             raise InvalidArgument(f"expected a bound expression as JSON, found the unbound name {'.'.join(rest[0])!r}")
@@ -103,22 +102,18 @@ class _TypeNumbers:
 
 
 def schema_to_text(schema: pa.Schema) -> str:
-    """Return an Arrow schema as text."""
     return base64.b64encode(schema.serialize()).decode()
 
 
 def schema_from_text(text: str) -> pa.Schema:
-    """Return the schema that `schema_to_text` encoded."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
 def types_to_text(data_types: Sequence[pa.DataType | None]) -> str:
-    """Return Arrow types as text."""
     return schema_to_text(pa.schema([(str(number), data_type) for number, data_type in enumerate(data_types)]))
 
 
 def types_from_text(text: str) -> list[pa.DataType]:
-    """Return the types that `types_to_text` encoded."""
     return list(schema_from_text(text).types)
 
 

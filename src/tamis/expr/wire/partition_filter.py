@@ -29,7 +29,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring as json_string
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,8 @@ from tamis.expr.evaluate import Evaluator
 from tamis.expr.functions.kernels import look_up_key
 from tamis.expr.functions.partition_values import format_partition_value, partition_text, try_parse_partition_values
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, and_, not_, or_
+
+T = TypeVar("T")
 
 MAX_DEPTH = 500
 """The maximum nesting depth of objects and lists in the JSON of a filter."""
@@ -179,9 +181,11 @@ class PartitionFilter:
         """Return the filter with columns renamed by `names`; other columns keep their name."""
         if all(names.get(column, column) == column for column in self.columns):
             return self
-        # Recursion is safe: the depth is at most MAX_DEPTH.
-        filters = tuple(inner.with_columns(names) for inner in self.filters)
-        return PartitionFilter(self.op, names.get(self.column, self.column), self.values, self.type, filters)
+
+        def rename(node: PartitionFilter, inner: list[PartitionFilter]) -> PartitionFilter:
+            return PartitionFilter(node.op, names.get(node.column, node.column), node.values, node.type, tuple(inner))
+
+        return _fold(self, rename)
 
     # With an expression of `tamis.col`, Python asks that expression, and the result is an expression.
 
@@ -298,6 +302,23 @@ class PartitionFilter:
     def __repr__(self) -> str:
         text = self.to_json()
         return f"PartitionFilter({text if len(text) <= 200 else text[:200] + '…'})"
+
+
+def _fold(root: PartitionFilter, combine: Callable[[PartitionFilter, list[T]], T]) -> T:
+    """Compute a value for a filter from its leaves up: `combine(filter, values of its inner filters)`."""
+    nodes: list[PartitionFilter] = []
+    waiting = [root]
+    while waiting:
+        nodes.append(waiting.pop())
+        waiting.extend(nodes[-1].filters)
+    done: list[T] = []
+    # Reversed, inner filters come before the filter that has them, in their order.
+    for node in reversed(nodes):
+        first = len(done) - len(node.filters)
+        inner = done[first:]
+        del done[first:]
+        done.append(combine(node, inner))
+    return done[0]
 
 
 def _operands_to_json(leaf: PartitionFilter) -> str:
@@ -590,19 +611,8 @@ def _check_string(value: Any, path: str, index: int | None = None) -> str:
 
 
 def _make_wrong_type_error(expected: str, found: Any, path: str) -> FilterFormatError:
-    match found:
-        case None:
-            name = "null"
-        case bool():
-            name = "a boolean"
-        case str():
-            name = "a string"
-        case list():
-            name = "an array"
-        case dict():
-            name = "an object"
-        case _:
-            name = "a number"
+    names = {type(None): "null", bool: "a boolean", str: "a string", list: "an array", _Object: "an object"}
+    name = names.get(type(found), "a number")
     hint = "; use is_null to test for null" if found is None and expected == "a string" else ""
     return FilterFormatError(f"expected {expected}, found {name}{hint}", path=path)
 
@@ -636,28 +646,20 @@ def compile_filter(partition_filter: PartitionFilter, get_text: Callable[[str], 
 
     A missing value is a text that is NULL.
     """
-    nodes: list[PartitionFilter] = []
-    waiting = [partition_filter]
-    while waiting:
-        nodes.append(waiting.pop())
-        waiting.extend(nodes[-1].filters)
-    done: list[Expr] = []
-    # Reversed, inner filters come before the filter that has them, in their order.
-    for node in reversed(nodes):
-        first = len(done) - len(node.filters)
-        inner = done[first:]
-        del done[first:]
+
+    def compile_node(node: PartitionFilter, inner: list[Expr]) -> Expr:
         match node.op:
             case "and":
-                done.append(and_(*inner))
+                return and_(*inner)
             case "or":
-                done.append(or_(*inner))
+                return or_(*inner)
             case "not":
-                done.append(not_(inner[0]))
+                return not_(inner[0])
             case _:
                 leaf = _compile_leaf(node, get_text(node.column))
-                done.append(Call("partition_filter", (leaf, Literal(node.to_json(), types.STRING))))
-    return done[0]
+                return Call("partition_filter", (leaf, Literal(node.to_json(), types.STRING)))
+
+    return _fold(partition_filter, compile_node)
 
 
 def _compile_leaf(leaf: PartitionFilter, text: Expr) -> Expr:

@@ -76,7 +76,6 @@ class DatabaseConnector(Connector):
         return (table.name, f"{table.schema}.{table.name}") if isinstance(table, DatabaseTable) else ()
 
     def close(self) -> None:
-        """Close the database."""
         self.database.close()
 
     def identity(self) -> Hashable:

@@ -63,7 +63,6 @@ def drop_nested_paths(paths: Iterable[Path]) -> list[Path]:
 
 
 def collect_column_ids(expr: Expr) -> frozenset[str]:
-    """Return the column ids that an expression reads."""
     return frozenset(node.path[0] for node in walk(expr) if isinstance(node, Column))
 
 

@@ -11,27 +11,7 @@ from tamis.errors import InvalidArgument, format_count
 from tamis.expr.sql.printer import to_display_sql
 from tamis.expr.sql.syntax import to_sql_text
 from tamis.query.connectors.connector import Connector
-from tamis.query.plan.nodes import (
-    Aggregate,
-    AggregateCall,
-    Filter,
-    Join,
-    Limit,
-    Named,
-    Node,
-    Project,
-    Sort,
-    SortKey,
-    Sql,
-    TableScan,
-    TopN,
-    Union,
-    Values,
-    get_outputs,
-    get_sources,
-    transform_up,
-    walk_plan,
-)
+from tamis.query.plan import nodes
 from tamis.query.plan.optimizer import RuleMetrics
 
 FORMATS = ("text", "json")
@@ -40,8 +20,8 @@ _SHOWN_TEXT = 160
 
 def explain(
     query: str,
-    before: Node,
-    after: Node,
+    before: nodes.Node,
+    after: nodes.Node,
     metrics: Sequence[RuleMetrics],
     connectors: Mapping[str, Connector],
     format: str = "text",
@@ -66,23 +46,24 @@ def explain(
         rules = [(each.name, each.applied, round(each.seconds * 1000, 3)) for each in metrics]
         found["after"] = plan_to_dict(after, connectors)
         found["rules"] = [dict(zip(("rule", "applied", "milliseconds"), each, strict=True)) for each in rules]
-        found["scans"] = [_describe_scan(node, connectors) for node in walk_plan(after) if isinstance(node, TableScan)]
+        found["scans"] = [
+            _describe_scan(node, connectors) for node in nodes.walk_plan(after) if isinstance(node, nodes.TableScan)
+        ]
     return json.dumps(found, indent=2, ensure_ascii=False) if format == "json" else _format_text(found)
 
 
-def _describe_result(plan: Node, names: Sequence[str] | None) -> list[dict[str, str]]:
+def _describe_result(plan: nodes.Node, names: Sequence[str] | None) -> list[dict[str, str]]:
     """Return the names of the result columns with their column ids, which are unique while names may repeat."""
-    column_ids = [output.name for output in get_outputs(plan)]
+    column_ids = [output.name for output in nodes.get_outputs(plan)]
     return [{"name": name, "column": column} for name, column in zip(names or column_ids, column_ids, strict=False)]
 
 
-def plan_to_dict(plan: Node, connectors: Mapping[str, Connector]) -> dict[str, Any]:
-    """Return a plan as nested values."""
+def plan_to_dict(plan: nodes.Node, connectors: Mapping[str, Connector]) -> dict[str, Any]:
     return {
         "node": type(plan).__name__,
         "what": _describe_node(plan, connectors),
-        "columns": [output.name for output in get_outputs(plan)],
-        "sources": [plan_to_dict(source, connectors) for source in get_sources(plan)],
+        "columns": [output.name for output in nodes.get_outputs(plan)],
+        "sources": [plan_to_dict(source, connectors) for source in nodes.get_sources(plan)],
     }
 
 
@@ -120,7 +101,7 @@ def format_lines(tree: Mapping[str, Any], depth: int = 0) -> list[str]:
     return lines
 
 
-def _describe_scan(scan: TableScan, connectors: Mapping[str, Connector]) -> dict[str, Any]:
+def _describe_scan(scan: nodes.TableScan, connectors: Mapping[str, Connector]) -> dict[str, Any]:
     connector = connectors[scan.connector]
     known = connector.properties(scan.handle)
     return {
@@ -137,40 +118,40 @@ def _describe_scan(scan: TableScan, connectors: Mapping[str, Connector]) -> dict
 # --- Nodes ------------------------------------------------------------------------------------------------------------
 
 
-def _describe_node(node: Node, connectors: Mapping[str, Connector]) -> str:
+def _describe_node(node: nodes.Node, connectors: Mapping[str, Connector]) -> str:
     match node:
-        case TableScan():
+        case nodes.TableScan():
             known = connectors.get(node.connector)
             return repr(node.handle) if known is None else known.describe(node.handle)
-        case Filter():
+        case nodes.Filter():
             return to_display_sql(node.predicate)
-        case Project():
+        case nodes.Project():
             return ", ".join(map(_format_output, node.outputs))
-        case Aggregate():
+        case nodes.Aggregate():
             keys = f" by {', '.join(map(_format_output, node.keys))}" if node.keys else ""
             return (", ".join(map(_format_call, node.aggregates)) or "distinct") + keys
-        case Join():
+        case nodes.Join():
             pairs = [f"{to_display_sql(one)} = {to_display_sql(other)}" for one, other in node.criteria]
             conditions = " and ".join([*pairs, *([to_display_sql(node.filter)] if node.filter is not None else [])])
             prunes = f", dynamic filter on the {node.dynamic_filter_side} side" if node.dynamic_filter_side else ""
             return f"{node.kind}{f' on {conditions}' if conditions else ''}{prunes}"
-        case Sort():
+        case nodes.Sort():
             return _format_order(node.keys)
-        case TopN():
+        case nodes.TopN():
             return f"{node.count} by {_format_order(node.keys)}"
-        case Limit():
+        case nodes.Limit():
             offset = f" after {node.offset}" if node.offset else ""
             return f"{node.count}{offset}"
-        case Union():
+        case nodes.Union():
             return f"of {len(node.sources)}"
-        case Values():
+        case nodes.Values():
             return format_count(node.rows.num_rows, "row")
-        case Sql():
+        case nodes.Sql():
             text = " ".join(to_sql_text(node.tree).split())
             return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]} …"
 
 
-def _format_output(each: Named) -> str:
+def _format_output(each: nodes.Named) -> str:
     return _format_alias(to_display_sql(each.expr), each.name)
 
 
@@ -178,14 +159,14 @@ def _format_alias(value: str, name: str) -> str:
     return name if value in (name, f"`{name}`") else f"{value} as {name}"
 
 
-def _format_call(call: AggregateCall) -> str:
+def _format_call(call: nodes.AggregateCall) -> str:
     args = ", ".join(map(to_display_sql, call.args)) or "*"
     kept = f" where {to_display_sql(call.filter)}" if call.filter is not None else ""
     text = f"{call.function}({'distinct ' if call.distinct else ''}{args}){kept}"
     return f"{text} as {call.name}"
 
 
-def _format_order(keys: Sequence[SortKey]) -> str:
+def _format_order(keys: Sequence[nodes.SortKey]) -> str:
     return ", ".join(
         f"{to_display_sql(key.expr)}{' descending' if key.descending else ''}"
         f"{'' if key.nulls_first is not key.descending else ', nulls first' if key.nulls_first else ', nulls last'}"
@@ -210,23 +191,23 @@ class HiddenHandle:
         return "under a policy"
 
 
-def is_redacted(plan: Node) -> bool:
+def is_redacted(plan: nodes.Node) -> bool:
     """Return whether a plan reads a table under a policy."""
-    return any(isinstance(node, TableScan) and node.is_protected for node in walk_plan(plan))
+    return any(isinstance(node, nodes.TableScan) and node.is_protected for node in nodes.walk_plan(plan))
 
 
-def redact_plan(plan: Node) -> Node:
+def redact_plan(plan: nodes.Node) -> nodes.Node:
     """Return a plan from before the rules without its policies."""
 
-    def redact(node: Node) -> Node:
+    def redact(node: nodes.Node) -> nodes.Node:
         match node:
-            case TableScan(is_protected=True):
+            case nodes.TableScan(is_protected=True):
                 return replace(node, handle=HiddenHandle())
-            case Filter(protects=True):
+            case nodes.Filter(protects=True):
                 return node.source
-            case Project(protects=True, source=TableScan() as scan):
-                return replace(scan, columns=get_outputs(node))
+            case nodes.Project(protects=True, source=nodes.TableScan() as scan):
+                return replace(scan, columns=nodes.get_outputs(node))
             case _:
                 return node
 
-    return transform_up(plan, redact)
+    return nodes.transform_up(plan, redact)

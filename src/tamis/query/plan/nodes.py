@@ -183,7 +183,6 @@ Node: TypeAlias = TableScan | Filter | Project | Aggregate | Join | Sort | Limit
 
 
 def get_sources(node: Node) -> tuple[Node, ...]:
-    """Return the nodes that a node reads from."""
     match node:
         case TableScan() | Values():
             return ()

@@ -85,11 +85,9 @@ class Rule(Protocol):
     @property
     def name(self) -> str:
         """Return the name by which the rule is reported and switched off."""
-        ...
 
     def apply(self, node: Node, context: Context) -> Node | None:
         """Return the replacement of a node; None if the rule does not apply."""
-        ...
 
 
 def is_final(rule: Rule) -> bool:

@@ -16,31 +16,8 @@ from sqlglot import exp
 
 from tamis.expr.nodes import Column, Expr
 from tamis.query.connectors.lake_handle import is_sum_scan
+from tamis.query.plan import nodes
 from tamis.query.plan.column_ids import is_deterministic, substitute
-from tamis.query.plan.nodes import (
-    UNLIMITED,
-    Aggregate,
-    AggregateCall,
-    Filter,
-    Join,
-    Limit,
-    Named,
-    Node,
-    Output,
-    Project,
-    Sort,
-    SortKey,
-    Sql,
-    TableScan,
-    TopN,
-    Union,
-    Values,
-    get_expressions,
-    get_outputs,
-    map_expressions,
-    transform_up,
-    walk_plan,
-)
 from tamis.types import type_name
 
 
@@ -49,17 +26,20 @@ class PlanTree:
     """A query, and by name the plan nodes that are its relations. Their columns are named by column ids."""
 
     tree: exp.Expr
-    leaves: tuple[tuple[str, Node], ...]
+    leaves: tuple[tuple[str, nodes.Node], ...]
 
 
 def build_plan_tree(
-    plan: Node, expression: Callable[[Expr], exp.Expr], *, is_leaf: Callable[[Node], bool] = lambda node: False
+    plan: nodes.Node,
+    expression: Callable[[Expr], exp.Expr],
+    *,
+    is_leaf: Callable[[nodes.Node], bool] = lambda node: False,
 ) -> PlanTree:
     """Return the query of a plan, with the trees that `expression` makes of its expressions.
 
     `is_leaf` selects further nodes, besides scans and values, that are relations of the query.
     """
-    trees = [node.tree for node in walk_plan(plan) if isinstance(node, Sql)]
+    trees = [node.tree for node in nodes.walk_plan(plan) if isinstance(node, nodes.Sql)]
     names = {each.name.lower() for tree in trees for each in tree.find_all(exp.Identifier)}
     prefix = "tamis"
     while any(prefix in name for name in names):
@@ -112,8 +92,8 @@ class _Block:
             select.set("where", exp.Where(this=_join_conditions(self.where)))
         if self.order is not None:
             select.set("order", self.order)
-        count, offset = self.limit or (UNLIMITED, 0)
-        if count < UNLIMITED:
+        count, offset = self.limit or (nodes.UNLIMITED, 0)
+        if count < nodes.UNLIMITED:
             select.set("limit", exp.Limit(expression=exp.Literal.number(count)))
         if offset:
             select.set("offset", exp.Offset(expression=exp.Literal.number(offset)))
@@ -124,7 +104,7 @@ class _TreeBuilder:
     def __init__(
         self,
         expression: Callable[[Expr], exp.Expr],
-        is_leaf: Callable[[Node], bool],
+        is_leaf: Callable[[nodes.Node], bool],
         prefix: str,
         shared: Mapping[int, int],
     ) -> None:
@@ -136,16 +116,16 @@ class _TreeBuilder:
         """The common subplans as entries of a WITH clause."""
         self._is_leaf = is_leaf
         self._count = 0
-        self.leaves: list[tuple[str, Node]] = []
+        self.leaves: list[tuple[str, nodes.Node]] = []
 
-    def block(self, node: Node) -> _Block:
+    def block(self, node: nodes.Node) -> _Block:
         number = self._shared.get(id(node))
         return self._build_node(node) if number is None else self._reference_common(node, number)
 
-    def _reference_common(self, node: Node, number: int) -> _Block:
+    def _reference_common(self, node: nodes.Node, number: int) -> _Block:
         """Return a common subplan as a reference to its WITH entry, with the column ids of this use."""
         name = f"{self._prefix}_shared_{number}"
-        columns = tuple(output.name for output in get_outputs(node))
+        columns = tuple(output.name for output in nodes.get_outputs(node))
         if number not in self._columns:
             tree = self._build_node(node).to_tree()
             self._columns[number] = columns
@@ -153,42 +133,42 @@ class _TreeBuilder:
         pairs = zip(self._columns[number], columns, strict=True)
         return _Block(_name_table(name), columns, outputs=tuple(_rename(one, other) for one, other in pairs))
 
-    def _build_node(self, node: Node) -> _Block:
-        columns = tuple(output.name for output in get_outputs(node))
+    def _build_node(self, node: nodes.Node) -> _Block:
+        columns = tuple(output.name for output in nodes.get_outputs(node))
         if self._is_leaf(node):
             return self._add_leaf("scan", node, columns)
         match node:
-            case TableScan():
+            case nodes.TableScan():
                 return self._add_leaf("scan", node, columns)
-            case Values():
+            case nodes.Values():
                 return self._add_leaf("rows", node, columns)
-            case Filter():
+            case nodes.Filter():
                 below = self.block(node.source)
                 below = below if below.is_open else self._wrap(below)
                 return replace(below, where=(*below.where, exp.Paren(this=self._expression(node.predicate))))
-            case Project():
+            case nodes.Project():
                 below = self.block(node.source)
                 below = below if not below.is_finished and below.outputs is None else self._wrap(below)
                 outputs = tuple(self._build_output(each.expr, each.name) for each in node.outputs)
                 return replace(below, outputs=outputs, columns=columns)
-            case Aggregate():
+            case nodes.Aggregate():
                 return self._build_aggregate(node, columns)
-            case Join():
+            case nodes.Join():
                 return self._build_join(node, columns)
-            case Sort():
+            case nodes.Sort():
                 return self._build_sort(node.source, node.keys)
-            case TopN():
+            case nodes.TopN():
                 return replace(self._build_sort(node.source, node.keys), limit=(node.count, 0))
-            case Limit():
+            case nodes.Limit():
                 below = self.block(node.source)
                 below = below if not below.is_finished and below.limit is None else self._wrap(below)
                 return replace(below, limit=(node.count, node.offset))
-            case Union():
+            case nodes.Union():
                 return self._build_union(node, columns)
-            case Sql():
+            case nodes.Sql():
                 return self._build_sql(node, columns)
 
-    def _add_leaf(self, kind: str, node: Node, columns: tuple[str, ...]) -> _Block:
+    def _add_leaf(self, kind: str, node: nodes.Node, columns: tuple[str, ...]) -> _Block:
         name = f"{self._prefix}_{kind}_{len(self.leaves) + 1}"
         self.leaves.append((name, node))
         return _Block(_name_table(name), columns)
@@ -198,11 +178,11 @@ class _TreeBuilder:
         return _Block(_make_source(block.to_tree(), f"t{self._count}"), block.columns)
 
     def _build_output(self, expr: Expr, name: str) -> exp.Expr:
-        if Named(name, expr).is_forwarded:
+        if nodes.Named(name, expr).is_forwarded:
             return _name_column(name)
         return _write_alias(self._expression(expr), name)
 
-    def _build_aggregate(self, node: Aggregate, columns: tuple[str, ...]) -> _Block:
+    def _build_aggregate(self, node: nodes.Aggregate, columns: tuple[str, ...]) -> _Block:
         below = self.block(node.source)
         below = below if below.is_open else self._wrap(below)
         keys = [self._build_output(key.expr, key.name) for key in node.keys]
@@ -214,7 +194,7 @@ class _TreeBuilder:
             tree.set("group", exp.Group(expressions=[self._expression(key.expr) for key in node.keys]))
         return _Block(tree, columns, is_finished=True)
 
-    def _build_call(self, call: AggregateCall) -> exp.Expr:
+    def _build_call(self, call: nodes.AggregateCall) -> exp.Expr:
         args = [self._expression(arg) for arg in call.args] or [exp.Star()]
         found = _call(call.function, *([exp.Distinct(expressions=args)] if call.distinct else args))
         if call.filter is not None:
@@ -224,7 +204,7 @@ class _TreeBuilder:
         # An engine may have a wider type for sums.
         return exp.cast(found, type_name(call.type), dialect="spark")
 
-    def _build_join(self, node: Join, columns: tuple[str, ...]) -> _Block:
+    def _build_join(self, node: nodes.Join, columns: tuple[str, ...]) -> _Block:
         left, right = self.block(node.left), self.block(node.right)
         left = left if left.is_bare else self._wrap(left)
         right = right if right.is_bare and not right.joins else self._wrap(right)
@@ -250,7 +230,7 @@ class _TreeBuilder:
         tree = self._expression(expr)
         return tree if isinstance(expr, Column) else exp.Paren(this=tree)
 
-    def _build_sort(self, source: Node, keys: Sequence[SortKey]) -> _Block:
+    def _build_sort(self, source: nodes.Node, keys: Sequence[nodes.SortKey]) -> _Block:
         below = self.block(source)
         below = below if below.is_open else self._wrap(below)
         ordered = [
@@ -259,7 +239,7 @@ class _TreeBuilder:
         ]
         return replace(below, order=exp.Order(expressions=ordered))
 
-    def _build_union(self, node: Union, columns: tuple[str, ...]) -> _Block:
+    def _build_union(self, node: nodes.Union, columns: tuple[str, ...]) -> _Block:
         trees = []
         for source in node.sources:
             block = self.block(source)
@@ -276,7 +256,7 @@ class _TreeBuilder:
             tree = exp.Union(this=tree, expression=other, distinct=False, by_name=False)
         return _Block(tree, columns, is_finished=True)
 
-    def _build_sql(self, node: Sql, columns: tuple[str, ...]) -> _Block:
+    def _build_sql(self, node: nodes.Sql, columns: tuple[str, ...]) -> _Block:
         inputs = {name: self.block(source).to_tree() for name, source in node.inputs}
         root = exp.Paren(this=node.tree.copy())
         for table in list(root.find_all(exp.Table)):
@@ -335,15 +315,15 @@ def _join_conditions(conditions: Sequence[exp.Expr]) -> exp.Expr:
 # both would be a waste.
 
 
-def find_common_subplans(plan: Node) -> dict[int, int]:
+def find_common_subplans(plan: nodes.Node) -> dict[int, int]:
     """Return a number for each node of a common subplan, by the node's `id()`. Equal subplans share a number."""
-    scans = [(node.connector, node.handle) for node in walk_plan(plan) if isinstance(node, TableScan)]
+    scans = [(node.connector, node.handle) for node in nodes.walk_plan(plan) if isinstance(node, nodes.TableScan)]
     if len(set(scans)) == len(scans):
         return {}
-    numbers: dict[Node, list[int]] = {}
-    for node in walk_plan(plan):
+    numbers: dict[nodes.Node, list[int]] = {}
+    for node in nodes.walk_plan(plan):
         # A node that only filters or renames a scan streams through the engine; sharing would materialise it.
-        if isinstance(node, Aggregate | Join | TopN | Limit) or is_sum_scan(node):
+        if isinstance(node, nodes.Aggregate | nodes.Join | nodes.TopN | nodes.Limit) or is_sum_scan(node):
             named = _rename_columns(node)
             if named is not None:
                 numbers.setdefault(named, []).append(id(node))
@@ -351,33 +331,33 @@ def find_common_subplans(plan: Node) -> dict[int, int]:
     return {member: number for number, members in enumerate(groups) for member in members}
 
 
-def _rename_columns(plan: Node) -> Node | None:
+def _rename_columns(plan: nodes.Node) -> nodes.Node | None:
     """Return a subplan with columns renamed by their order, so that equal subplans compare equal.
 
     Return None if it contains SQL text, literal rows or random values.
     """
-    for node in walk_plan(plan):
-        if isinstance(node, Sql | Values) or not all(map(is_deterministic, get_expressions(node))):
+    for node in nodes.walk_plan(plan):
+        if isinstance(node, nodes.Sql | nodes.Values) or not all(map(is_deterministic, nodes.get_expressions(node))):
             return None
     names: dict[str, Column] = {}
 
     def name(column_id: str) -> str:
         return names.setdefault(column_id, Column((f"c{len(names)}",), None)).path[0]
 
-    def name_outputs(given: Sequence[Named]) -> tuple[Named, ...]:
-        return tuple(Named(name(each.name), each.expr) for each in given)
+    def name_outputs(given: Sequence[nodes.Named]) -> tuple[nodes.Named, ...]:
+        return tuple(nodes.Named(name(each.name), each.expr) for each in given)
 
-    def change(given: Node) -> Node:
+    def change(given: nodes.Node) -> nodes.Node:
         # An output may have the name of a column of the source: the expressions are renamed first.
-        match node := map_expressions(given, lambda expr: substitute(expr, names)):
-            case TableScan() | Union():
-                return replace(node, columns=tuple(Output(name(each.name), each.type) for each in node.columns))
-            case Project():
+        match node := nodes.map_expressions(given, lambda expr: substitute(expr, names)):
+            case nodes.TableScan() | nodes.Union():
+                return replace(node, columns=tuple(nodes.Output(name(each.name), each.type) for each in node.columns))
+            case nodes.Project():
                 return replace(node, outputs=name_outputs(node.outputs))
-            case Aggregate():
+            case nodes.Aggregate():
                 calls = tuple(replace(call, name=name(call.name)) for call in node.aggregates)
                 return replace(node, keys=name_outputs(node.keys), aggregates=calls)
             case _:
                 return node
 
-    return transform_up(plan, change)
+    return nodes.transform_up(plan, change)

@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tamis.errors import AccessDenied, InvalidArgument, TableError, suggest_method_arguments
 from tamis.expr.functions.table import type_of
@@ -32,6 +31,7 @@ from tamis.query.policies.protected_reading import (
 from tamis.scan.planning.plan import ScanPlan, describe_files
 from tamis.scan.planning.projection import Path, narrow_schema, resolve_projection
 from tamis.scan.reading.residual import Residual, check_functions
+from tamis.scan.reading.task_reader import project_batch
 from tamis.scan.report.report import Report
 from tamis.scan.scan import LazyScan, Scan, ScanRequest, describe_scan
 from tamis.skipping.predicate import is_partition_text, make_predicate, restore_partition_texts
@@ -120,10 +120,6 @@ class ProtectedScan(LazyScan):
         """Return a scan of at most `count` of the visible rows."""
         return self._scan_again(self._request.limit_rows(count))
 
-    def head(self, count: int = 5) -> ProtectedScan:
-        """Return a scan of at most `count` of the visible rows, as `limit` does."""
-        return self.limit(count)
-
     def plan(self, depth: str = "pages") -> ScanPlan:
         """Return the request. The plan does not show what would be read of a table under a policy."""
         names = tuple(".".join(path) for path in self._projection)
@@ -133,16 +129,12 @@ class ProtectedScan(LazyScan):
         )
         return ScanPlan(describe_files(nothing), depth, report)
 
-    def explain(self) -> str:
-        """Return the request as text."""
-        return str(self.plan())
-
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the visible rows, batch by batch."""
         remaining = self._request.limit
         for batch in redact_errors_of(map(self._masked, self._scan.to_batches())):
             visible = batch if self._residual is None else self._residual.filter(batch)
-            visible = _narrow_batch(visible, self._schema).slice(0, remaining)
+            visible = project_batch(visible, self._schema).slice(0, remaining)
             if remaining is not None:
                 remaining -= visible.num_rows
             if visible.num_rows:
@@ -200,20 +192,6 @@ def _make_masking(paths: Sequence[Path], policy: BoundPolicy, schema: pa.Schema)
     return Projection([Named(*each) for each in zip(names, exprs, strict=True)], visible)
 
 
-def _narrow_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of a schema, and of structs only its fields."""
-    return pa.RecordBatch.from_arrays(
-        [_narrow_array(batch.column(each.name), each.type) for each in schema], schema=schema
-    )
-
-
-def _narrow_array(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if array.type == wanted or not pa.types.is_struct(wanted):
-        return array
-    inner = [_narrow_array(pc.struct_field(array, each.name), each.type) for each in wanted]
-    return pa.StructArray.from_arrays(inner, fields=list(wanted), mask=array.is_null())
-
-
 def list_policy_names(source: TableSource) -> tuple[str, ...]:
     """Return the names under which policies find a table: its location, also with links resolved, its name, and its
     names in its catalog."""
@@ -261,16 +239,12 @@ Around = Callable[[TableSource], Sequence[Sequence[str]]]
 """Returns the names of registered tables that are a table, or contain it."""
 
 
-def _refuse_names(source: TableSource) -> Sequence[Sequence[str]]:
-    return ()
-
-
 def _bind(policy: TablePolicy, source: TableSource, principal: str | None) -> BoundPolicy:
     return bind_policy(policy, source.schema, source.name, principal, source.partition_texts)
 
 
 def protect_table(
-    table: Table, policies: Policies | None, principal: str | None, around: Around = _refuse_names
+    table: Table, policies: Policies | None, principal: str | None, around: Around = lambda source: ()
 ) -> Table | ProtectedTable:
     """Return the table as a principal may see it; AccessDenied where the principal may not see it at all."""
     if policies is None:
@@ -297,7 +271,7 @@ class ProtectedTable:
     `tests/test_protected_interface.py`.
     """
 
-    def __init__(self, table: Table, policies: Policies, principal: str | None, around: Around = _refuse_names) -> None:
+    def __init__(self, table: Table, policies: Policies, principal: str | None, around: Around) -> None:
         self._table = table
         self._source = get_source(table)
         self._policies = policies

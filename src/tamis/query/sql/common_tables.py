@@ -77,13 +77,9 @@ def _find_wrong_reference(table: exp.Table, whole: exp.Expr) -> str | None:
             case exp.Select():
                 if reason := _find_wrong_clause(parent):
                     return reason
-            case exp.Union() if not parent.args.get("distinct"):
-                pass
-            case exp.SetOperation():
+            case exp.SetOperation() if not isinstance(parent, exp.Union) or parent.args.get("distinct"):
                 return f"in {parent.key.upper()}"
-            case exp.Subquery() | exp.Table():
-                pass
-            case exp.Lateral():
+            case exp.Union() | exp.Subquery() | exp.Table() | exp.Lateral():
                 pass
             case _:
                 return "in a subquery of an expression"

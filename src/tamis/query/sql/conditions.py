@@ -203,7 +203,10 @@ def _check_duplicate_names(select: exp.Select, source: exp.Expr) -> None:
     if query is None or (alias is not None and alias.columns):
         return
     twins = {
-        name for name, named in _collect_output_names(query).items() if len(named) > 1 and not _is_one_column(named)
+        # A name may be that of the same source column each time. An alias makes a new column.
+        name
+        for name, named in _collect_output_names(query).items()
+        if not all(isinstance(each, exp.Column) and each == named[0] for each in named) and len(named) > 1
     }
     if not twins:
         return
@@ -217,11 +220,6 @@ def _check_duplicate_names(select: exp.Select, source: exp.Expr) -> None:
             raise make_unsupported_syntax_error(
                 column, f"{column.name} is ambiguous: the subquery has two columns of that name", "Rename one of them"
             )
-
-
-def _is_one_column(named: list[exp.Expr]) -> bool:
-    """Return whether a repeated name refers to the same source column each time. An alias makes a new column."""
-    return all(isinstance(each, exp.Column) and each == named[0] for each in named)
 
 
 def _find_common(source: exp.Expr) -> exp.Expr | None:

@@ -28,7 +28,6 @@ from tamis.query.sql.scopes import (
 
 
 def has_aggregates(tree: exp.Select) -> bool:
-    """Return whether a SELECT aggregates."""
     if tree.args.get("group") is not None or tree.args.get("having") is not None:
         return True
     order = tree.args.get("order")
@@ -187,14 +186,6 @@ def has_aggregate(tree: exp.Expr) -> bool:
     return False
 
 
-def _drop_alias(item: exp.Expr) -> exp.Expr:
-    return item.this if isinstance(item, exp.Alias) else item
-
-
-def _is_star(item: exp.Expr) -> bool:
-    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
-
-
 def parse_position(tree: exp.Expr) -> int | None:
     """Return the column position that a bare number in ORDER BY or GROUP BY means; None for other expressions."""
     is_position = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
@@ -205,11 +196,12 @@ def check_positions(select: exp.Select) -> None:
     """Raise if a position in ORDER BY or GROUP BY does not refer to a column."""
     items = select.expressions
     order, group = select.args.get("order"), select.args.get("group")
-    if group is not None and any(map(_is_star, items)) and any(parse_position(each) for each in group.expressions):
+    has_star = any(each.is_star for each in items)
+    if group is not None and has_star and any(parse_position(each) for each in group.expressions):
         raise make_unsupported_syntax_error(
             group, "a position in GROUP BY cannot be combined with a *", "Name the columns"
         )
-    if any(map(_is_star, items)) or any(isinstance(_drop_alias(each), exp.Anonymous | exp.Aliases) for each in items):
+    if has_star or any(isinstance(each.unalias(), exp.Anonymous | exp.Aliases) for each in items):
         return  # a function may have several columns
     for each in order.expressions if order is not None else ():
         position = parse_position(each.this)
@@ -238,7 +230,7 @@ def normalise_groups(select: exp.Select) -> None:
 
 def _expand_group_by_all(select: exp.Select, group: exp.Group) -> None:
     """Replace GROUP BY ALL by the positions of the columns without aggregate functions."""
-    if any(map(_is_star, select.expressions)) or any(isinstance(each, exp.Aliases) for each in select.expressions):
+    if any(each.is_star or isinstance(each, exp.Aliases) for each in select.expressions):
         return
     positions = [index + 1 for index, each in enumerate(select.expressions) if not has_aggregate(each)]
     numbers = [exp.Literal.number(position) for position in positions]
@@ -296,11 +288,11 @@ class _GroupingSets:
         position = parse_position(tree)
         if position is not None:
             items = self._select.expressions
-            if not 0 < position <= len(items) or any(map(_is_star, items[:position])):
+            if not 0 < position <= len(items) or any(each.is_star for each in items[:position]):
                 raise make_unsupported_syntax_error(
                     tree, f"GROUP BY {position} is not a column position: the SELECT has {len(items)} columns"
                 )
-            tree = _drop_alias(items[position - 1])
+            tree = items[position - 1].unalias()
             if has_aggregate(tree):
                 raise make_unsupported_syntax_error(
                     tree, f"GROUP BY {position} is the position of an aggregate function"

@@ -38,26 +38,23 @@ def _takes_names(function: str) -> bool:
 
 def find_name_error(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
     """Return an error for the first unknown or ambiguous name of a query; None if there is none."""
-
-    def work() -> ExpressionError | None:
-        names = _NameChecker(tables)
-        names.query(tree, {}, None)
-        return min(names.errors, key=lambda each: each[0], default=(0, None))[1]
-
-    return retry_with_large_stack(work)
+    return _find_first(_check_query(tree, tables).errors)
 
 
 def find_quoted_name_error(tree: exp.Expr, tables: Tables) -> ExpressionError | None:
     """Return an error for the first text in double quotes that is the name of a column; None if there is none."""
-    if not any(map(is_in_double_quotes, tree.find_all(exp.Literal))):
-        return None
+    has_quotes = any(map(is_in_double_quotes, tree.find_all(exp.Literal)))
+    return _find_first(_check_query(tree, tables).quoted) if has_quotes else None
 
-    def work() -> ExpressionError | None:
-        names = _NameChecker(tables)
-        names.query(tree, {}, None)
-        return min(names.quoted, key=lambda each: each[0], default=(0, None))[1]
 
-    return retry_with_large_stack(work)
+def _check_query(tree: exp.Expr, tables: Tables) -> _NameChecker:
+    names = _NameChecker(tables)
+    retry_with_large_stack(lambda: names.query(tree, {}, None))
+    return names
+
+
+def _find_first(errors: list[tuple[int, ExpressionError]]) -> ExpressionError | None:
+    return min(errors, key=lambda each: each[0], default=(0, None))[1]
 
 
 def has_unknown_function(tree: exp.Expr) -> bool:

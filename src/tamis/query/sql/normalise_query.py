@@ -32,7 +32,7 @@ from tamis.expr.sql.syntax import to_sql_text
 from tamis.formats.source import TABLE_FORMATS
 from tamis.query.sql.common_tables import check_commons
 from tamis.query.sql.conditions import check_conditions, check_names
-from tamis.query.sql.grouping import check_positions, normalise_groups
+from tamis.query.sql.grouping import check_positions, normalise_groups, parse_position
 from tamis.types import is_type_name, type_from_name
 
 
@@ -165,7 +165,7 @@ def refuse_foreign_syntax(node: exp.Expr) -> None:
             _check_order(node, node.parent)
         case exp.TableSample(args={"percent": exp.Literal() as share}) if float(share.name) > 100:
             raise make_unsupported_syntax_error(node, f"a sample has at most 100 percent of the rows, not {share.name}")
-        case exp.Anonymous() if node.name.lower() == "nth_value" and _parse_nth_position(node) == 0:
+        case exp.Anonymous(expressions=[_, nth]) if node.name.lower() == "nth_value" and parse_position(nth) == 0:
             raise make_unsupported_syntax_error(node, "nth_value counts from 1")
         case exp.Subquery() if isinstance(node.parent, exp.From | exp.Join):
             _check_lateral_reference(node)
@@ -227,12 +227,6 @@ def _check_order(order: exp.Order, select: exp.Select) -> None:
             raise make_unsupported_syntax_error(
                 test, "ORDER BY does not accept IN or EXISTS with a subquery", "Select it under an alias"
             )
-
-
-def _parse_nth_position(call: exp.Anonymous) -> int | None:
-    position = call.expressions[1] if len(call.expressions) == 2 else None
-    is_number = isinstance(position, exp.Literal) and not position.is_string and position.name.isdecimal()
-    return int(position.name) if is_number and position is not None else None
 
 
 def _check_lateral_reference(subquery: exp.Subquery) -> None:

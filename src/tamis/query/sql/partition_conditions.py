@@ -18,6 +18,7 @@ from tamis.expr.nodes import Unbound
 from tamis.expr.sql.parse import to_expression
 from tamis.expr.sql.refusals import find_position
 from tamis.expr.sql.syntax import to_sql_text
+from tamis.query.sql.scopes import get_name_parts
 from tamis.query.sql.table_versions import rename_table
 from tamis.query.sql.trees import find_filterable_tables, split_conjuncts
 
@@ -32,11 +33,9 @@ class PartitionedTables(Protocol):
 
     def has_partition(self, name: tuple[str, ...], partition: str) -> bool:
         """Return whether a table has a partition column, or a partition field, of a name."""
-        ...
 
     def add_partition_filter(self, name: tuple[str, ...], filtered: tuple[str, ...], where: Unbound) -> None:
         """Add a table of the name `filtered`: the rows of another table whose partitions satisfy `where`."""
-        ...
 
 
 def move_partition_conditions_into_tables(tree: exp.Expr, tables: PartitionedTables) -> None:
@@ -58,7 +57,7 @@ def move_partition_conditions_into_tables(tree: exp.Expr, tables: PartitionedTab
             found.setdefault(id(table), (table, []))[1].append(conjunct)
         for table, conditions in found.values():
             condition = exp.and_(*(_strip_qualifiers(each, table) for each in conditions))
-            name = tuple(part.name for part in table.parts)
+            name = get_name_parts(table)
             filtered = f"{name[-1]} WHERE {to_sql_text(condition)}"
             tables.add_partition_filter(name, (*name[:-1], filtered), to_expression(condition))
             rename_table(table, filtered)
@@ -84,7 +83,7 @@ def _find_table(select: exp.Select, conjunct: exp.Expr, partitions: list[str], t
                 f"{text} combines the texts of partition values with columns of several tables", conjunct,
                 "write the condition in a subquery over one of them, as in FROM (SELECT * FROM sales WHERE …)",
             )  # fmt: skip
-    named = [each for each in own if all(_has_partition(tables, each, name) for name in partitions)]
+    named = [each for each in own if all(tables.has_partition(get_name_parts(each), name) for name in partitions)]
     if len(named) > 1:
         raise _make_error(
             f"{text} may be about {' or '.join(each.alias_or_name for each in named)}", conjunct,
@@ -120,10 +119,6 @@ def _strip_qualifiers(condition: exp.Expr, table: exp.Table) -> exp.Expr:
 def find_tables(select: exp.Select) -> list[exp.Expr]:
     """Return the sources of a FROM."""
     return [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
-
-
-def _has_partition(tables: PartitionedTables, table: exp.Table, partition: str) -> bool:
-    return tables.has_partition(tuple(part.name for part in table.parts), partition)
 
 
 def _is_common(table: exp.Table) -> bool:

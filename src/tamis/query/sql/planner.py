@@ -498,7 +498,8 @@ class _Planner:
         _check_set_clauses(tree)
         sources = [self.query(tree.expression, commons)]
         left = tree.this
-        while type(left) is exp.Union and not (left.args.get("distinct") or has_modifiers(left)):
+        own = ("distinct", "with_", *exp.QUERY_MODIFIERS)
+        while type(left) is exp.Union and not any(left.args.get(key) for key in own):
             _check_set_clauses(left)
             sources.append(self.query(left.expression, commons))
             left = left.this
@@ -531,10 +532,6 @@ def _drop_duplicates(planned: PlannedSource) -> PlannedSource:
     refuse_maps([field.type for field in planned.fields], "DISTINCT and set operations compare rows")
     keys = [Named(output.name, output.column) for output in get_outputs(planned.node)]
     return PlannedSource(Aggregate(planned.node, tuple(keys), ()), planned.fields)
-
-
-def has_modifiers(tree: exp.Expr) -> bool:
-    return any(tree.args.get(key) for key in exp.QUERY_MODIFIERS) or tree.args.get("with_") is not None
 
 
 def _check_set_clauses(tree: exp.Expr) -> None:

@@ -127,7 +127,6 @@ class Scope:
     # --- Columns ------------------------------------------------------------------------------------------------------
 
     def expand_star(self) -> tuple[Field, ...]:
-        """Return the columns of `*`."""
         own = (each for relation in self.relations for each in relation.fields if each.value not in self.hidden)
         return (*self.merged, *own)
 
@@ -266,7 +265,6 @@ def find_references(tree: exp.Expr) -> Iterator[tuple[exp.Expr, tuple[str, ...]]
 
 
 def get_name_parts(named: exp.Expr) -> tuple[str, ...]:
-    """Return the parts of a column's or table's name."""
     keys = [key for key in ("catalog", "db", "table", "this") if named.args.get(key) is not None]
     if any(not isinstance(named.args[key], exp.Identifier) for key in keys):
         raise UnsupportedSql("a name that is not an identifier")

@@ -48,11 +48,9 @@ class Tables(PartitionedTables, Protocol):
 
     def check(self, text: str, tree: exp.Expr) -> None:
         """Raise AccessDenied if a query refers to something that policies forbid."""
-        ...
 
     def scan(self, name: tuple[str, ...], column_ids: ColumnIds) -> PlannedSource:
         """Return a scan of all rows and columns of a table that the user may see; raise TableNotFound without one."""
-        ...
 
 
 MAX_PLANNED_COMMONS = 100

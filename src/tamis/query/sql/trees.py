@@ -126,7 +126,6 @@ def may_have_several_columns(tree: exp.Expr) -> bool:
 
 
 def find_inner_commons(tree: exp.Expr) -> set[str]:
-    """Return the names of all common table expressions inside of a query."""
     return {each.alias.casefold() for each in tree.find_all(exp.CTE)}
 
 

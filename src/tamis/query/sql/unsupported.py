@@ -150,7 +150,6 @@ class UnsupportedSqlPlanner:
         return _make_sql_node(tree, tuple(inputs.found), names, column_ids)
 
     def values(self, tree: exp.Values) -> PlannedSource:
-        """Return the rows of VALUES as a node."""
         rows = tree.expressions
         width = len(rows[0].expressions) if isinstance(rows[0], exp.Tuple) else 1
         if any((len(row.expressions) if isinstance(row, exp.Tuple) else 1) != width for row in rows):

@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.expr.nodes import Column
+from tamis.scan.planning.projection import read_path
 
 Function: TypeAlias = OneOf["count", "min", "max", "sum"]
 
@@ -122,7 +123,6 @@ class PartialResults:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of a partial result."""
         fields = [(f"k{number}", key.type) for number, key in enumerate(self.keys)]
         fields.append((_ROWS, types.LONG))
         for number, measure in enumerate(self.measures):
@@ -133,7 +133,7 @@ class PartialResults:
 
     def from_rows(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the partial result of a batch, one row per group."""
-        keys = [_get_values(batch, key) for key in self.keys]
+        keys = [read_path(batch, key.path) for key in self.keys]
         if batch.num_rows and all(map(_is_one_value, keys)):
             # Most batches are of one partition, and grouping them takes thirty times as long.
             found = [value for measure in self.measures for value in _measure_all(measure, batch)]
@@ -158,7 +158,6 @@ class PartialResults:
         return self.merge([pa.table(columns, schema=self.schema)])
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Merge partial results into one."""
         return self._group(pa.concat_tables([self.schema.empty_table(), *parts]).combine_chunks())
 
     def _group(self, rows: pa.Table) -> pa.Table:
@@ -206,10 +205,10 @@ def _measure_all(measure: Measure, batch: pa.RecordBatch) -> list[pa.Scalar]:
     if measure.column is None:
         return [pa.scalar(batch.num_rows)]
     if measure.function == "count":
-        return [pc.count(_get_values(batch, measure.column))]
+        return [pc.count(read_path(batch, measure.column.path))]
     reduce = {"sum": pc.sum, "min": pc.min, "max": pc.max}[measure.function]
     if measure.is_extreme and pa.types.is_decimal128(measure.type) and measure.type.precision <= _MAX_DIGITS_IN_64_BITS:
-        number = reduce(_to_unscaled_integers(_get_values(batch, measure.column))).as_py()
+        number = reduce(_to_unscaled_integers(read_path(batch, measure.column.path))).as_py()
         value = None if number is None else Decimal(number).scaleb(-measure.type.scale)
         return [pa.scalar(value, measure.type)]
     first, *rest = _measure_rows(0, measure, batch).values()
@@ -225,7 +224,7 @@ def _to_unscaled_integers(values: pa.Array) -> pa.Array:
 def _measure_rows(number: int, measure: Measure, batch: pa.RecordBatch) -> dict[str, pa.Array]:
     if measure.column is None:
         return {f"m{number}": pa.array(np.ones(batch.num_rows, np.int64))}
-    values = _get_values(batch, measure.column)
+    values = read_path(batch, measure.column.path)
     if measure.function == "count":
         return {f"m{number}": values.is_valid().cast(types.LONG)}
     if measure.function == "sum":
@@ -237,11 +236,6 @@ def _measure_rows(number: int, measure: Measure, batch: pa.RecordBatch) -> dict[
         f"m{number}": pc.if_else(is_nan, pa.scalar(None, values.type), values),
         f"n{number}": is_nan.cast(types.LONG),
     }
-
-
-def _get_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
-    values = batch.column(column.path[0])
-    return pc.struct_field(values, list(column.path[1:])) if len(column.path) > 1 else values
 
 
 def _widen_for_sum(values: pa.Array) -> pa.Array:

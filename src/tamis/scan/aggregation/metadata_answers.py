@@ -109,7 +109,7 @@ class MetadataAnswers:
             values = values if has_type else pa.nulls(len(self.rows), column.type)
             return values, np.full(len(self.rows), has_type)
         lower, upper = (self.get(kind, column, column.type) for kind in ("lower", "upper"))
-        is_null = self._has_no_value(column)
+        is_null = self.has_no_value(column)
         if not types.is_ordered(column.type) or pa.types.is_floating(column.type):
             return pa.nulls(len(self.rows), column.type), _to_bits(is_null)
         has_no_null = pc.equal(self.get("null_count", column, types.LONG), 0)
@@ -142,7 +142,7 @@ class MetadataAnswers:
         is_counted = pc.fill_null(pc.and_(self._is_complete(column), nulls.is_valid()), False)
         has_none = pc.fill_null(pc.equal(nulls, 0), False)
         values = pc.if_else(
-            self._has_no_value(column),
+            self.has_no_value(column),
             _ZERO,
             pc.if_else(has_none, self.rows, pc.if_else(is_counted, pc.subtract(self.rows, nulls), None)),
         )
@@ -153,7 +153,7 @@ class MetadataAnswers:
         kind = "lower" if measure.function == "min" else "upper"
         bounds = self.get(kind, measure.column, measure.type)
         is_exact = pc.fill_null(self.get(f"{kind}_exact", measure.column, types.BOOLEAN), False)
-        is_empty = self._has_no_value(measure.column)
+        is_empty = self.has_no_value(measure.column)
         is_known = pc.and_(pc.and_(is_exact, bounds.is_valid()), self._is_complete(measure.column))
         values = pc.if_else(is_empty, pa.scalar(None, measure.type), bounds)
         if not measure.counts_nan:
@@ -170,7 +170,7 @@ class MetadataAnswers:
         column = measure.column
         assert column is not None
         assert column.type is not None
-        is_empty = self._has_no_value(column)
+        is_empty = self.has_no_value(column)
         nothing = pa.nulls(len(self.rows), measure.type)
         if pa.types.is_floating(measure.type):
             return {"value": nothing}, _to_bits(is_empty)
@@ -184,15 +184,11 @@ class MetadataAnswers:
         values = pc.if_else(is_empty, nothing, product.cast(measure.type))
         return {"value": values}, _to_bits(pc.or_(is_empty, is_known))
 
-    def _has_no_value(self, column: Column) -> pa.BooleanArray:
+    def has_no_value(self, column: Column) -> pa.BooleanArray:
         """Return whether a column is NULL in all rows; deletes do not change that."""
         nulls = self.get("null_count", column, types.LONG)
         all_null = pc.equal(nulls, self._get_covered_rows(column))
         return pc.fill_null(pc.or_kleene(all_null, pc.equal(self.rows, 0)), False)
-
-    def has_no_values(self, column: Column) -> Bits:
-        """Return the units in which a column is known to be NULL in all rows."""
-        return _to_bits(self._has_no_value(column))
 
     def cannot_change(self, measures: Sequence[Measure], best: Sequence[pa.Scalar]) -> Bits:
         """Return the units that cannot change the minima and maxima, regardless of which of their rows match.
@@ -220,7 +216,7 @@ class MetadataAnswers:
 
     def _cannot_change(self, measure: Measure, best: pa.Scalar) -> pa.BooleanArray:
         assert measure.column is not None
-        is_empty = self._has_no_value(measure.column)
+        is_empty = self.has_no_value(measure.column)
         if not best.is_valid:
             return is_empty
         if measure.counts_nan and bool(np.isnan(best.as_py())):

@@ -22,6 +22,7 @@ from tamis.expr.nodes import Column
 from tamis.formats.source import FileListing
 from tamis.scan.aggregation.metadata_answers import MetadataAnswers
 from tamis.scan.planning.plan import PlannedFiles
+from tamis.scan.planning.projection import read_path
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.planning.tasks import ScanTask
 from tamis.scan.reading.pipeline import run_tasks
@@ -111,7 +112,7 @@ class _TopRowsReader:
 
     def _keep_candidates(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            values = _read_values(batch, self._order.column)
+            values = read_path(batch, self._order.column.path)
             self._best.add(values)
             self._limit = self._best.get_limit()
             kept = self._best.may_include(values)
@@ -165,11 +166,6 @@ class _TopRowsReader:
         return bounds.may_reach(self._limit, with_ties=self._with_ties)
 
 
-def _read_values(batch: pa.RecordBatch, column: Column) -> pa.Array:
-    values = batch.column(column.path[0])
-    return pc.struct_field(values, list(column.path[1:])) if len(column.path) > 1 else values
-
-
 # --- Sort order: segments of NULL, NaN and other values, and the n-th position so far ---------------------------------
 #
 # | order             | segments, first to last          |
@@ -203,7 +199,6 @@ class SortOrder:
         return pc.fill_null(pc.is_nan(values), False)
 
     def find_segments(self, values: pa.Array) -> npt.NDArray[np.int64]:
-        """Return the segment of each value."""
         segments = self.segments
         found = np.full(len(values), segments["value"], np.int64)
         found[np.asarray(values.is_null(), bool)] = segments["null"]
@@ -247,7 +242,7 @@ class UnitPositions:
             segments[may_be_nan] = np.minimum(segments[may_be_nan], positions["nan"])
         may_be_null = _may_be_positive(units.get("null_count", column, pa.int64()))
         segments[may_be_null] = np.minimum(segments[may_be_null], positions["null"])
-        segments[units.has_no_values(column)] = positions["null"]
+        segments[np.asarray(units.has_no_value(column), bool)] = positions["null"]
         return UnitPositions(order, segments, units.get(kind, column, column.type))
 
     def sort_units(self) -> npt.NDArray[np.int64]:

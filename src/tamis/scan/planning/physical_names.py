@@ -34,7 +34,6 @@ class NativeScanColumns:
     """Columns that have a known value in some file that may lack them."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return this as JSON values."""
         return {
             "schema": schema_to_text(self.schema),
             "paths": [list(path) for path in self.paths],
@@ -44,7 +43,6 @@ class NativeScanColumns:
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> NativeScanColumns:
-        """Return the columns that `to_json` serialised."""
         return NativeScanColumns(
             schema_from_text(given["schema"]),
             [tuple(path) for path in given["paths"]],
@@ -220,7 +218,6 @@ def fields_to_bytes(fields: FieldsInFile) -> bytes:
 
 
 def fields_from_bytes(given: bytes) -> FieldsInFile:
-    """Return the fields that `fields_to_bytes` serialised."""
     schema = pa.ipc.read_schema(pa.BufferReader(given))
     return {field.metadata[_COLUMN].decode(): field.remove_metadata() for field in schema}
 

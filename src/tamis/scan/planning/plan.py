@@ -47,7 +47,7 @@ class PlannedFiles:
                 wanted.tolist(), read_constants(files), *(files[name].to_pylist() for name in names), strict=True
             )
         }
-        columns = (each.tolist() for each in (units.file, units.row_group, units.row_count, units.bytes))
+        columns = (each.tolist() for each in units.columns)
         for file, row_group, row_count, size_to_read, is_residual in zip(
             *columns, self.row_groups.residual.tolist(), strict=True
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, UnsupportedFeature, make_argument_error
 from tamis.expr.builder import Expression, to_name
@@ -53,6 +54,12 @@ def _to_column(name: object) -> Leaf:
     if not isinstance(node, Name | Column):
         raise InvalidArgument(f"columns takes column names, found {name!r}")
     return node
+
+
+def read_path(batch: pa.RecordBatch, path: Path) -> pa.Array:
+    """Return the values of a column, or of a field inside of it."""
+    values = batch.column(path[0])
+    return pc.struct_field(values, list(path[1:])) if len(path) > 1 else values
 
 
 def narrow_schema(schema: pa.Schema, paths: Iterable[Path]) -> pa.Schema:

@@ -61,9 +61,13 @@ class Units:
     def __len__(self) -> int:
         return len(self.file)
 
+    @property
+    def columns(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        return self.file, self.row_group, self.row_count, self.bytes
+
     def take(self, which: Numbers | npt.NDArray[np.bool_]) -> Units:
         """Return the units at some positions, or where a mask is true."""
-        return Units(self.file[which], self.row_group[which], self.row_count[which], self.bytes[which])
+        return Units(*(column[which] for column in self.columns))
 
     @property
     def total_bytes(self) -> int:
@@ -71,13 +75,7 @@ class Units:
 
 
 def concatenate_units(parts: Sequence[Units]) -> Units:
-    """Concatenate units."""
-    return Units(
-        np.concatenate([part.file for part in parts]),
-        np.concatenate([part.row_group for part in parts]),
-        np.concatenate([part.row_count for part in parts]),
-        np.concatenate([part.bytes for part in parts]),
-    )
+    return Units(*map(np.concatenate, zip(*(part.columns for part in parts), strict=True)))
 
 
 def take_rows(table: pa.Table, rows: Numbers) -> pa.Table:

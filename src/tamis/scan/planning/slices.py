@@ -49,26 +49,13 @@ from tamis.skipping.prune import ConjunctOutcome
 FUNCTION = "tamis.scan.planning.slices:plan_slice"
 
 _NUMBERS = pa.list_(types.LONG)
-_SCHEMA = pa.schema(
+_UNIT = pa.struct(
     [
-        ("metrics", types.STRING),
-        ("group_rows", _NUMBERS),
-        (
-            "unit",
-            pa.struct(
-                [
-                    ("file", types.LONG),
-                    ("row_group", types.LONG),
-                    ("row_count", types.LONG),
-                    ("bytes", types.LONG),
-                    ("residual", MATCHED_TYPE),
-                    ("starts", _NUMBERS),
-                    ("ends", _NUMBERS),
-                ]
-            ),
-        ),
+        *((name, types.LONG) for name in ("file", "row_group", "row_count", "bytes")),
+        *(("residual", MATCHED_TYPE), ("starts", _NUMBERS), ("ends", _NUMBERS)),
     ]
 )
+_SCHEMA = pa.schema([("metrics", types.STRING), ("group_rows", _NUMBERS), ("unit", _UNIT)])
 """The result of a slice: its metrics, then the row counts of every file, then the remaining units."""
 
 Planned = tuple[RowGroups, list[LevelReport]]
@@ -166,7 +153,6 @@ def planner_to_json(planner: SlicePlanner) -> dict[str, Any]:
 
 
 def planner_from_json(storage: Storage, given: Mapping[str, Any]) -> SlicePlanner:
-    """Return the planner of `planner_to_json`."""
     return SlicePlanner(
         storage,
         predicate_from_json(given["predicate"]),
@@ -270,12 +256,12 @@ def _encode_plan(planned: Planned) -> Iterator[pa.RecordBatch]:
     yield _make_batch(
         unit=pa.StructArray.from_arrays(
             [
-                *(pa.array(column) for column in (units.file, units.row_group, units.row_count, units.bytes)),
+                *map(pa.array, units.columns),
                 encode_matches(row_groups.residual),
                 starts,
                 ends,
             ],
-            fields=list(_SCHEMA.field("unit").type),
+            fields=list(_UNIT),
         )
     )
 
@@ -287,7 +273,10 @@ def _make_batch(**columns: pa.Array) -> pa.RecordBatch:
 
 def _decode_plan(batches: Sequence[pa.RecordBatch], conjuncts: int) -> Planned:
     metrics, *others = batches
-    report, *below = (_decode_report(each) for each in json.loads(metrics.column("metrics")[0].as_py()))
+    report, *below = (
+        LevelReport(**{**each, "by_predicate": tuple(ConjunctOutcome(**own) for own in each["by_predicate"])})
+        for each in json.loads(metrics.column("metrics")[0].as_py())
+    )
     found = pa.Table.from_batches(others, _SCHEMA)
     is_unit = found["unit"].is_valid()
     group_rows: list[list[int]] = found.filter(pc.invert(is_unit))["group_rows"].to_pylist()
@@ -303,10 +292,6 @@ def _decode_plan(batches: Sequence[pa.RecordBatch], conjuncts: int) -> Planned:
         selections[file, group] = RowSelection(starts, ends, rows)
     contents = [None] * len(group_rows)
     return RowGroups(units, group_rows, residual, report, contents, _make_row_count_metadata(units), selections), below
-
-
-def _decode_report(given: Mapping[str, Any]) -> LevelReport:
-    return LevelReport(**{**given, "by_predicate": tuple(ConjunctOutcome(**each) for each in given["by_predicate"])})
 
 
 # --- Levels below row groups: Bloom filters, pages, dictionaries ------------------------------------------------------

@@ -57,7 +57,6 @@ def tasks_to_table(tasks: Sequence[ScanTask]) -> pa.Table:
 
 
 def tasks_from_table(table: pa.Table) -> list[ScanTask]:
-    """Return the tasks in a table of `tasks_to_table`."""
     return [
         ScanTask(
             **{
@@ -84,7 +83,6 @@ def _selection_from_dict(given: dict[str, Any]) -> RowSelection:
 
 
 def get_task_reader(scan: Scan) -> TaskReader:
-    """Return the reader of the tasks in a scan's plan."""
     return get_planner(scan).reader
 
 
@@ -102,7 +100,6 @@ def reader_to_json(reader: TaskReader) -> dict[str, Any]:
 
 
 def reader_from_json(arguments: Arguments) -> TaskReader:
-    """Return the reader of `reader_to_json`."""
     return TaskReader(
         arguments.storage,
         schema_from_text(arguments["schema"]),

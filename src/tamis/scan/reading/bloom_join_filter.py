@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tamis.scan.planning.projection import read_path
+
 BYTES_PER_KEY = 8
 MIN_ROWS_TO_DECIDE = 100_000
 MAX_SELECTIVITY = 0.5
@@ -71,10 +73,7 @@ def apply_join_filter(
     seen = passed = 0
     batches = iter(batches)
     for batch in batches:
-        values = batch.column(column[0])
-        if len(column) > 1:
-            values = pc.struct_field(values, list(column[1:]))
-        mask = join_filter.may_contain(values)
+        mask = join_filter.may_contain(read_path(batch, column))
         count = int(np.count_nonzero(mask))
         seen, passed = seen + len(mask), passed + count
         if count:

@@ -419,48 +419,40 @@ def get_min_bytes_for_second_read(storage: Storage) -> int:
     return tuning.min_local_bytes_for_second_read if storage.is_local else tuning.min_bytes_for_second_read
 
 
+@dataclass(frozen=True, eq=False)
 class PagedRowReader:
     """Reads rows of one row group through pages. `schema` is the table's, narrowed to the columns to read."""
 
-    def __init__(
-        self,
-        source: ParquetFile,
-        row_group: int,
-        schema: pa.Schema,
-        leaves: Mapping[str, Sequence[int]],
-        constants: Constants,
-        residual: Residual | None,
-    ) -> None:
-        self._source = source
-        self._row_group = row_group
-        self._schema = schema
-        self._leaves = leaves
-        """The leaf columns of the file by column of the table; empty for a column that the file lacks."""
-        self._constants = constants
-        self._residual = residual
+    source: ParquetFile
+    row_group: int
+    schema: pa.Schema
+    leaves: Mapping[str, Sequence[int]]
+    """The leaf columns of the file by column of the table; empty for a column that the file lacks."""
+    constants: Constants
+    residual: Residual | None
 
     def read(self, file: RangedFile, selection: RowSelection, most_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the selected rows that satisfy the residual filter, batch by batch in file order."""
         pages = self._locate_pages(file)
-        tested = [column.path[0] for column in self._residual.columns] if self._residual is not None else []
-        first = [field.name for field in self._schema if field.name in tested]
-        others = [field.name for field in self._schema if field.name not in tested]
+        tested = [column.path[0] for column in self.residual.columns] if self.residual is not None else []
+        first = [field.name for field in self.schema if field.name in tested]
+        others = [field.name for field in self.schema if field.name not in tested]
         for part in selection.iter_parts(most_rows):
-            if self._residual is None:
-                yield self._read_columns(file, pages, self._schema.names, part)
+            if self.residual is None:
+                yield self._read_columns(file, pages, self.schema.names, part)
             elif not self._should_filter_first(pages, others, part):
-                yield self._residual.filter(self._read_columns(file, pages, self._schema.names, part))
+                yield self.residual.filter(self._read_columns(file, pages, self.schema.names, part))
             else:
-                batch, positions = self._residual.find_matches(self._read_columns(file, pages, first, part))
+                batch, positions = self.residual.find_matches(self._read_columns(file, pages, first, part))
                 if batch.num_rows:
                     left = part.and_then(RowSelection.from_indices(positions, part.row_count))
-                    yield _combine_columns(batch, self._read_columns(file, pages, others, left), self._schema)
+                    yield _combine_columns(batch, self._read_columns(file, pages, others, left), self.schema)
 
     def _locate_pages(self, file: RangedFile) -> dict[int, LeafPages]:
-        leaves = [leaf for found in self._leaves.values() for leaf in found]
-        indexes = read_page_indexes(self._source, file, [(self._row_group, leaf) for leaf in leaves])
+        leaves = [leaf for found in self.leaves.values() for leaf in found]
+        indexes = read_page_indexes(self.source, file, [(self.row_group, leaf) for leaf in leaves])
         return {
-            leaf: self._source.get_leaf_pages(self._row_group, leaf, indexes.locations[self._row_group, leaf])
+            leaf: self.source.get_leaf_pages(self.row_group, leaf, indexes.locations[self.row_group, leaf])
             for leaf in leaves
         }
 
@@ -468,22 +460,22 @@ class PagedRowReader:
         self, pages: Mapping[int, LeafPages], columns: Sequence[str], selection: RowSelection
     ) -> bool:
         """Return whether reading these columns after the others may save more than another round costs."""
-        size = sum(pages[leaf].count_bytes_for(selection) for name in columns for leaf in self._leaves.get(name, ()))
-        return size > get_min_bytes_for_second_read(self._source.storage)
+        size = sum(pages[leaf].count_bytes_for(selection) for name in columns for leaf in self.leaves.get(name, ()))
+        return size > get_min_bytes_for_second_read(self.source.storage)
 
     def _read_columns(
         self, file: RangedFile, pages: Mapping[int, LeafPages], columns: Sequence[str], selection: RowSelection
     ) -> pa.RecordBatch:
-        wanted = pa.schema([self._schema.field(name) for name in columns])
-        leaves = [pages[leaf] for name in columns for leaf in self._leaves.get(name, ())]
-        location = self._source.location
+        wanted = pa.schema([self.schema.field(name) for name in columns])
+        leaves = [pages[leaf] for name in columns for leaf in self.leaves.get(name, ())]
+        location = self.source.location
         if leaves:
             fetched = fetch_pages(file, leaves, selection)
-            batch = read_rows(self._source.footer.schema.columns, fetched, location, self._source.created_by)
+            batch = read_rows(self.source.footer.schema.columns, fetched, location, self.source.created_by)
         else:
             # A batch needs a column to keep its length.
             batch = pa.record_batch({"": pa.nulls(selection.row_count)})
-        return conform_batch(batch, wanted, self._constants, f"'{location}'", self._source.footer.names)
+        return conform_batch(batch, wanted, self.constants, f"'{location}'", self.source.footer.names)
 
 
 def _combine_columns(one: pa.RecordBatch, other: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

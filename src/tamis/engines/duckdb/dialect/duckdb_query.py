@@ -20,6 +20,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
+from tamis import errors
 from tamis.engines.duckdb.dialect.conditions import find_pushable_conditions
 from tamis.engines.duckdb.dialect.syntax import (
     Reference,
@@ -39,22 +40,6 @@ from tamis.engines.duckdb.run.run_plan import (
     start_engine,
 )
 from tamis.engines.duckdb.translate.functions import write_macro_statements
-from tamis.errors import (
-    AccessDenied,
-    AmbiguousColumn,
-    EvaluationError,
-    ExpressionError,
-    InvalidArgument,
-    MissingValue,
-    ParseError,
-    TableError,
-    TableNotFound,
-    TamisError,
-    UnknownColumn,
-    UnsupportedFeature,
-    add_article,
-    find_lone_surrogate,
-)
 from tamis.expr.nodes import Column, Expr, or_
 from tamis.expr.sql.syntax import refuse_surrogates
 from tamis.query.catalog import TABLE_BY_PATH_SYNTAX
@@ -87,9 +72,9 @@ class DuckdbQuery(CompiledQuery):
         tuning: Tuning = DEFAULT_TUNING,
     ) -> None:
         if not isinstance(text, str):
-            raise InvalidArgument(f"expected a query as SQL text, found {text!r}")
+            raise errors.InvalidArgument(f"expected a query as SQL text, found {text!r}")
         if tables.has_policies:
-            raise AccessDenied(
+            raise errors.AccessDenied(
                 "a session with policies accepts queries in Spark's dialect only, whose functions are known to read "
                 "nothing but their arguments: remove dialect='duckdb'"
             )
@@ -102,7 +87,7 @@ class DuckdbQuery(CompiledQuery):
             self._syntax = read_syntax(text, connection)
             also_read = _find_table_names(text, connection) if self._syntax.is_opaque else []
         if self._syntax.is_listing:
-            raise UnsupportedFeature("SHOW is not supported: c.tables lists the tables of the session")
+            raise errors.UnsupportedFeature("SHOW is not supported: c.tables lists the tables of the session")
         self._parameters = _check_parameters(self._syntax.parameters, arguments)
         self._views = _ViewPlanner(tables, self._syntax, _index_by_name(self._parameters)).make_views(text, also_read)
         inputs = tuple((".".join(view.name), view.plan) for view in self._views)
@@ -125,7 +110,9 @@ class DuckdbQuery(CompiledQuery):
         )
 
     def on_spark(self, zone: object = None, *, is_ansi: bool = True) -> NoReturn:
-        raise InvalidArgument("a query in DuckDB's dialect runs on the embedded engine only: do not call to_spark()")
+        raise errors.InvalidArgument(
+            "a query in DuckDB's dialect runs on the embedded engine only: do not call to_spark()"
+        )
 
     def to_spark(self, spark: Any) -> NoReturn:
         self.on_spark()
@@ -156,24 +143,26 @@ class DuckdbQuery(CompiledQuery):
         if not self._syntax.has_data_columns:
             _ = self.schema
 
-    def _make_rejection_error(self, error: BaseException) -> TamisError:
+    def _make_rejection_error(self, error: BaseException) -> errors.TamisError:
         message = format_duckdb_error(error)
         match error:
             case duckdb.ParserException():
-                return ParseError(message)
+                return errors.ParseError(message)
             case duckdb.CatalogException() if found := re.search(r"Table with name (\S+) does not exist", str(error)):
-                return TableNotFound(f"no table {found[1]!r} in this session: register it with c.register(name, table)")
+                return errors.TableNotFound(
+                    f"no table {found[1]!r} in this session: register it with c.register(name, table)"
+                )
             case duckdb.BinderException() if re.search(r"Referenced column .* not found", str(error)):
-                return UnknownColumn(message)
+                return errors.UnknownColumn(message)
             case duckdb.BinderException() | duckdb.CatalogException():
-                return ExpressionError(message)
+                return errors.ExpressionError(message)
             case duckdb.PermissionException():
-                return UnsupportedFeature(
+                return errors.UnsupportedFeature(
                     f"{message}. A query can read the tables of the session, but not files: register them with "
                     "c.register(name, table)"
                 )
             case _:
-                return EvaluationError(f"the embedded engine could not finish the query: {message}")
+                return errors.EvaluationError(f"the embedded engine could not finish the query: {message}")
 
 
 class _ViewPlanner:
@@ -203,14 +192,14 @@ class _ViewPlanner:
         key = _fold_parts(name)
         try:
             planned = self._tables.scan(name, self._column_ids)
-        except TableNotFound as error:
+        except errors.TableNotFound as error:
             # DuckDB quotes names with double quotes.
-            raise TableNotFound(
+            raise errors.TableNotFound(
                 str(error).replace(TABLE_BY_PATH_SYNTAX, TABLE_BY_PATH_SYNTAX.replace("`", '"'))
             ) from error
         known = self._found.setdefault(key, (name, planned))
         if known[0] != name and _find_handles(known[1].node) != _find_handles(planned.node):
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 f"{'.'.join(known[0])} and {'.'.join(name)} are two tables with the same name in DuckDB: "
                 "register one of them under another name"
             )
@@ -219,7 +208,7 @@ class _ViewPlanner:
         if _fold_parts(name) in self._found:
             return
         # The name may not refer to a table.
-        with suppress(TableError):
+        with suppress(errors.TableError):
             self._found[_fold_parts(name)] = name, self._tables.scan(name, self._column_ids)
 
     def _is_common(self, name: tuple[str, ...]) -> bool:
@@ -287,7 +276,7 @@ def _refuse_case_collisions(fields: Sequence[Field]) -> None:
     for name in (each.name for each in fields):
         other = known.setdefault(fold_name(name), name)
         if other is not name:
-            raise AmbiguousColumn(
+            raise errors.AmbiguousColumn(
                 f"the columns {other!r} and {name!r} have the same name in DuckDB, which ignores case: "
                 "use Spark's dialect, or register a table with other names"
             )
@@ -313,22 +302,22 @@ def _check_parameters(wanted: frozenset[str], arguments: Arguments | None) -> Pa
     elif isinstance(arguments, Sequence) and not isinstance(arguments, str | bytes):
         given = {str(number): _to_python(value) for number, value in enumerate(arguments, 1)}
     elif arguments is not None:
-        raise InvalidArgument(
-            f"args= must be a mapping for $name, or a list for ?, found {add_article(type(arguments).__name__)}"
+        raise errors.InvalidArgument(
+            f"args= must be a mapping for $name, or a list for ?, found {errors.add_article(type(arguments).__name__)}"
         )
     missing = sorted(wanted - given.keys())
     if missing:
         name = missing[0]
         example = "args=[value, …]" if name.isdecimal() else f"args={{{name!r}: value}}"
-        raise MissingValue(
+        raise errors.MissingValue(
             f"the parameter ${name} of the query has no value: pass it as in c.sql(query, {example}, dialect='duckdb')"
         )
     unused = [name for name in given if name not in wanted]
     if unused:
-        raise InvalidArgument(f"args= has a value for ${unused[0]}, but the query has no such parameter")
+        raise errors.InvalidArgument(f"args= has a value for ${unused[0]}, but the query has no such parameter")
     for name, value in given.items():
-        if isinstance(value, str) and find_lone_surrogate(value) is not None:
-            raise InvalidArgument(
+        if isinstance(value, str) and errors.find_lone_surrogate(value) is not None:
+            raise errors.InvalidArgument(
                 f"the value of ${name} is not valid Unicode, it has half of a surrogate pair: {value!r}"
             )
     return given if not isinstance(arguments, Sequence) else list(given.values())
@@ -520,7 +509,7 @@ def _create_views(connection: duckdb.DuckDBPyConnection, views: Sequence[TableVi
 
 def _refuse_built_in_database(folded: str, name: str) -> None:
     if folded in _BUILT_IN_DATABASES:
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             f"{name} is a built-in database of DuckDB, so no table can be called {name}.…: use another name"
         )
 

@@ -304,7 +304,6 @@ class _Reader:
 
 
 def walk_nodes(root: object) -> Iterator[Json]:
-    """Yield all nodes of a tree."""
     waiting: list[object] = [root]
     while waiting:
         current = waiting.pop()

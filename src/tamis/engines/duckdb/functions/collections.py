@@ -338,19 +338,10 @@ def _build_named_struct(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return make_struct([read_constant("named_struct", "name", each) for each in args[::2]], args[1::2])
 
 
-def _build_norm(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
-    degree = [exp.cast(exp.Literal.number(2), "float")] if len(args) == 1 else []
-    return call_macro(name, *args, *degree)
-
-
-def _build_size(args: Sequence[exp.Expr]) -> exp.Expr:
+def _build_size(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
     if has_null(args):
         return exp.cast(exp.null(), "int")
-    return call_macro("signed", call_duckdb(SIZE_FUNCTION, *args))
-
-
-def _build_array_size(args: Sequence[exp.Expr]) -> exp.Expr:
-    return exp.cast(exp.null(), "int") if has_null(args) else call_macro("array_size", *args)
+    return call_macro(name, *args) if name == "array_size" else call_macro("signed", call_duckdb(SIZE_FUNCTION, *args))
 
 
 ROWS: Rows = (
@@ -363,15 +354,17 @@ ROWS: Rows = (
     ),
     ("get_json_object", Build(_build_get_json_object, (2,))),
     ("from_json", Build(_build_from_json)),
-    ("size cardinality", Build(_build_size, (1,))),
-    ("array_size", Build(_build_array_size, (1,))),
+    ("size cardinality array_size", BuildNamed(_build_size, (1,))),
     ("array_join", Build(lambda args: call_macro("array_join", *args), (2, 3))),
     ("sort_array", Build(lambda args: call_macro("sort_array", *(*args, exp.true())[:2]), (1, 2))),
     ("map_concat", Build(_build_map_concat)),
     ("map", Build(_build_map)),
     ("str_to_map", Build(_build_str_to_map, (1, 2, 3))),
     ("named_struct", Build(_build_named_struct)),
-    ("vector_norm vector_normalize", BuildNamed(_build_norm, (1, 2))),
+    (
+        "vector_norm vector_normalize",
+        BuildNamed(lambda name, args: call_macro(name, *(*args, exp.cast("2", "float"))[:2]), (1, 2)),
+    ),
     (
         "array explode explode_outer map_entries map_from_arrays map_keys map_values posexplode posexplode_outer range "
         "struct",

@@ -12,18 +12,7 @@ from sqlglot import exp
 
 from tamis.engines.duckdb.functions.intervals import extract_interval_field, infer_interval_fields
 from tamis.engines.duckdb.functions.lambdas import let
-from tamis.engines.duckdb.translate.calls import (
-    MACRO_PREFIX,
-    Macros,
-    call_by_type,
-    call_duckdb,
-    call_macro,
-    define_by_type,
-    has_aggregate_or_window,
-    make_unsupported_error,
-    read_string_literal,
-    strip_parentheses,
-)
+from tamis.engines.duckdb.translate import calls
 from tamis.expr.functions.table import ENGINE_FUNCTIONS, FUNCTIONS
 
 _FIELDS = {
@@ -40,7 +29,7 @@ _FIELDS = {
 _FLOOR_SECONDS = "(epoch_us(x) - (epoch_us(x) % 1000000 + 1000000) % 1000000) // 1000000"
 
 
-def _define_datetime_casts(prefix: str) -> Macros:
+def _define_datetime_casts(prefix: str) -> calls.Macros:
     """Return casts of values of any type. Casts with the prefix `try_` return NULL for invalid values, but fail for
     other types."""
     cast = "TRY_CAST" if prefix else "CAST"
@@ -55,7 +44,7 @@ def _define_datetime_casts(prefix: str) -> Macros:
     invalid = (
         "NULL" if prefix else "error('a number that is not finite is not a timestamp: correct it, or use TRY_CAST')"
     )
-    found = define_by_type(
+    found = calls.define_by_type(
         f"{prefix}date_cast",
         {
             "VARCHAR": f"spark_{prefix}text_date(x)",
@@ -63,7 +52,7 @@ def _define_datetime_casts(prefix: str) -> Macros:
             "": no_cast("DATE"),
         },
     )
-    found |= define_by_type(
+    found |= calls.define_by_type(
         f"{prefix}timestamp_cast",
         {
             "VARCHAR": f"spark_{prefix}text_timestamp(x)",
@@ -77,7 +66,7 @@ def _define_datetime_casts(prefix: str) -> Macros:
             "": no_cast("TIMESTAMP WITH TIME ZONE"),
         },
     )
-    found |= define_by_type(
+    found |= calls.define_by_type(
         f"{prefix}timestamp_ntz_cast",
         {
             "VARCHAR": f"spark_{prefix}text_timestamp_ntz(x)",
@@ -89,45 +78,41 @@ def _define_datetime_casts(prefix: str) -> Macros:
     return found
 
 
-def _define_integer_casts() -> Macros:
-    found: Macros = {}
+def _define_integer_casts() -> calls.Macros:
+    found: calls.Macros = {}
     for prefix, cast in {"": "CAST", "plain_": "CAST", "try_": "TRY_CAST"}.items():
         for name in ("tinyint", "smallint", "integer", "bigint"):
             bodies = {"TIMESTAMPTZ": f"{cast}({_FLOOR_SECONDS} AS {name})", "": f"spark_{prefix}{name}(x)"}
-            found |= define_by_type(f"{prefix}{name}_cast", bodies)
+            found |= calls.define_by_type(f"{prefix}{name}_cast", bodies)
     return found
 
 
-MACROS: Macros = {**_define_datetime_casts(""), **_define_datetime_casts("try_"), **_define_integer_casts()}
+MACROS: calls.Macros = {**_define_datetime_casts(""), **_define_datetime_casts("try_"), **_define_integer_casts()}
 
 
 def extract_field(name: str, value: exp.Expr) -> exp.Expr:
     """Return a field of a date, a timestamp, a time of day or an interval."""
     field = _FIELDS.get(name.lower())
     if field is None:
-        raise make_unsupported_error(
+        raise calls.make_unsupported_error(
             "EXTRACT", f"there is no field {name}. Fields: {', '.join(dict.fromkeys(_FIELDS.values()))}"
         )
     if isinstance(value, exp.Null):
         return exp.Null()
     if infer_interval_fields(value) is not None:
         return extract_interval_field(field, value)
-    return call_macro(f"part_{field}", value)
+    return calls.call_macro(f"part_{field}", value)
 
 
 _KINDS = {
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMPTZ": "timestamp",
-    "TIMESTAMPLTZ": "timestamp",
-    "TIMESTAMPNTZ": "timestamp_ntz",
-    "TIME": "time",
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ"), "timestamp"),
+    **{"DATE": "date", "TIMESTAMPNTZ": "timestamp_ntz", "TIME": "time"},
 }
 _SPECIAL_DATES = {"epoch": None, "now": 0, "today": 0, "tomorrow": 1, "yesterday": -1}
 """Constants that Spark reads as days: their distance from today in days, None for 1970-01-01."""
 _NUMBERS = frozenset(("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL"))
 _TIME_CALLS = frozenset(
-    f"{MACRO_PREFIX}{name}" for name in ("as_time", "cut_time", "make_time", "text_time", "parsed_time")
+    f"{calls.MACRO_PREFIX}{name}" for name in ("as_time", "cut_time", "make_time", "text_time", "parsed_time")
 )
 _EXACT_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -141,29 +126,27 @@ def translate_datetime(node: exp.Expr) -> exp.Expr | None:
     target = node.args["to"]
     name = getattr(target.this, "name", "")
     kind = _KINDS.get(name)
-    value = strip_parentheses(node.this)
+    value = calls.strip_parentheses(node.this)
     if name in _NUMBERS and isinstance(value, exp.Anonymous) and value.name.lower() in _TIME_CALLS:
-        seconds = call_macro("time_to_seconds", value)
-        return exp.Cast(this=seconds if name == "DECIMAL" else call_duckdb("trunc", seconds), to=target)
-    if kind is None or target.args.get("nested"):
-        return None
-    if isinstance(value, exp.Null):
+        seconds = calls.call_macro("time_to_seconds", value)
+        return exp.Cast(this=seconds if name == "DECIMAL" else calls.call_duckdb("trunc", seconds), to=target)
+    if kind is None or target.args.get("nested") or isinstance(value, exp.Null):
         return None
     if infer_interval_fields(value) is not None:
-        raise make_unsupported_error("CAST", f"an interval cannot be cast to a {kind}")
+        raise calls.make_unsupported_error("CAST", f"an interval cannot be cast to a {kind}")
     is_try = isinstance(node, exp.TryCast) and bool(node.args.get("safe"))
     prefix = "try_" if is_try else ""
-    text = read_string_literal(value)
+    text = calls.read_string_literal(value)
     if kind == "date" and text is not None and _EXACT_DATE.fullmatch(text):
         return exp.TryCast(this=value, to=target) if is_try else exp.Cast(this=value, to=target)
     if kind == "time":
-        found = call_macro(f"{prefix}as_time", node.this)
+        found = calls.call_macro(f"{prefix}as_time", node.this)
         digits = int(target.expressions[0].name) if target.expressions else 6
         if digits > 6:
-            raise make_unsupported_error("TIME", "a time of day has at most 6 digits of a second")
+            raise calls.make_unsupported_error("TIME", "a time of day has at most 6 digits of a second")
         if digits == 6 or text is not None:
             return found
-        return call_macro("cut_time", found, exp.Literal.number(10 ** (6 - digits)))
+        return calls.call_macro("cut_time", found, exp.Literal.number(10 ** (6 - digits)))
     if text is not None and text.strip().lower() in _SPECIAL_DATES:
         days = _SPECIAL_DATES[text.strip().lower()]
         day: exp.Expr = exp.cast(exp.Literal.string("1970-01-01"), "date") if days is None else exp.CurrentDate()
@@ -171,10 +154,10 @@ def translate_datetime(node: exp.Expr) -> exp.Expr | None:
             return exp.Cast(this=exp.CurrentTimestamp(), to=target)
         return exp.Cast(this=exp.Paren(this=exp.Add(this=day, expression=exp.Literal.number(days or 0))), to=target)
     if text is not None:
-        return call_macro(f"{prefix}text_{kind}", node.this)
+        return calls.call_macro(f"{prefix}text_{kind}", node.this)
     # The outer cast repeats the type, which shows it to the operators around the value.
-    if has_aggregate_or_window(value):
+    if calls.has_aggregate_or_window(value):
         # DuckDB knows the type of an aggregate only if it is bound to a name.
-        inner = call_by_type(f"{prefix}{kind}_cast", exp.column("cast_value"))
+        inner = calls.call_by_type(f"{prefix}{kind}_cast", exp.column("cast_value"))
         return let("cast_value", node.this, exp.Cast(this=inner, to=target))
-    return exp.Cast(this=call_by_type(f"{prefix}{kind}_cast", node.this), to=target)
+    return exp.Cast(this=calls.call_by_type(f"{prefix}{kind}_cast", node.this), to=target)

@@ -38,12 +38,6 @@ from tamis.engines.duckdb.translate.calls import (
     read_constant,
 )
 
-
-def _build_date_part(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    """Build `date_part('field', x)`."""
-    return extract_field(read_constant("date_part", "field", args[0]), args[1])
-
-
 _FIELD_MACROS = {"weekofyear": "part_week", "dayofyear": "part_doy", "second": "whole_second"}
 
 
@@ -130,18 +124,9 @@ def _build_parsing(name: str, args: Sequence[exp.Expr], *, is_try: bool, wants_t
     return call_macro(f"{prefix}parsed_{kind}", text, shape, *parts)
 
 
-_PARSED_KINDS = {
-    "to_timestamp": "timestamp",
-    "to_timestamp_ltz": "timestamp",
-    "to_timestamp_ntz": "timestamp_ntz",
-    "to_date": "date",
-    "to_time": "time",
-}
-
-
 def _build_cast_or_parsing(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
     """Build `to_timestamp` and the like: a cast without a pattern, and else a parser."""
-    kind, is_try = _PARSED_KINDS[name.removeprefix("try_")], name.startswith("try_")
+    kind, is_try = name.removeprefix("try_").removeprefix("to_").removesuffix("_ltz"), name.startswith("try_")
     cast = f"{'try_' if is_try else ''}as_{kind}"
     if len(args) == 1:
         return call_macro("to_timestamp_of" if cast == "as_timestamp" else cast, args[0])
@@ -158,16 +143,8 @@ def _build_unix_timestamp(args: Sequence[exp.Expr]) -> exp.Expr:
 
 
 _UNIT_MONTHS = {"month": 1, "quarter": 3, "year": 12}
-_UNIT_MICROSECONDS = {
-    "microsecond": 1,
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": MINUTE,
-    "hour": HOUR,
-    "day": DAY,
-    "dayofyear": DAY,
-    "week": 7 * DAY,
-}
+_TIME_UNIT_MICROSECONDS = {"hour": HOUR, "minute": MINUTE, "second": 1_000_000, "millisecond": 1_000, "microsecond": 1}
+_UNIT_MICROSECONDS = _TIME_UNIT_MICROSECONDS | {"day": DAY, "dayofyear": DAY, "week": 7 * DAY}
 
 
 def _read_unit(name: str, node: exp.Expr) -> str:
@@ -235,9 +212,6 @@ def _build_interval(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
     return call_macro(name, *args, *(exp.Literal.number(0) for _ in range(_INTERVAL_FIELDS[name] - len(args))))
 
 
-_TIME_UNIT_MICROSECONDS = {"hour": HOUR, "minute": MINUTE, "second": 1_000_000, "millisecond": 1_000, "microsecond": 1}
-
-
 def _build_time(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build `time_trunc` or `time_diff`, whose unit is a text."""
     unit = _TIME_UNIT_MICROSECONDS.get(read_constant(name, "unit", args[0]).lower())
@@ -274,7 +248,10 @@ ROWS: Rows = (
         for name, most in _INTERVAL_FIELDS.items()
     ),
     ("date_sub", BuildNamed(_build_day, (2,))),
-    ("date_part datepart", Build(_build_date_part, (2,))),
+    (
+        "date_part datepart",
+        Build(lambda args: extract_field(read_constant("date_part", "field", args[0]), args[1]), (2,)),
+    ),
     (
         "year quarter month weekofyear dayofweek dayofyear hour minute second",
         BuildNamed(_build_field, (1,), propagates_null=True),

@@ -19,19 +19,7 @@ import duckdb
 from sqlglot import exp
 
 from tamis.engines.duckdb.macros.define_macros import define_macros
-from tamis.engines.duckdb.translate.calls import (
-    BuildNamed,
-    CallMacro,
-    Macro,
-    Macros,
-    Rows,
-    call_by_type,
-    call_macro,
-    define_by_type,
-    has_null,
-    make_unsupported_error,
-    read_string_literal,
-)
+from tamis.engines.duckdb.translate import calls
 
 # From DuckDB 2 on, `cardinality` counts the items of lists as well as the entries of maps.
 SIZE_FUNCTION = "cardinality" if int(duckdb.__version__.split(".", 1)[0]) >= 2 else "len"
@@ -51,7 +39,7 @@ _A_DECIMAL = "DECIMAL(18, 3)"
 _NOT_NUMBERS = ("BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMPTZ", "BLOB", "INTERVAL", "TIME")
 
 
-def _make_key_overloads(bodies: dict[tuple[str, str], str]) -> list[Macro]:
+def _make_key_overloads(bodies: dict[tuple[str, str], str]) -> list[calls.Macro]:
     """Return overloads by the types of the map's keys and of the given key; `key` and `given` are both not cast."""
     return [((f"kind {kind}".strip(), f"k {of}".strip(), "key", "given"), body) for (kind, of), body in bodies.items()]
 
@@ -91,8 +79,8 @@ def _list_similar_keys() -> dict[tuple[str, str], str]:
     return found | {("VARCHAR", "VARCHAR"): "k", (_A_DECIMAL, _A_DECIMAL): same, ("", ""): same}
 
 
-def _define_for_map_or_list(name: str, of_map: str, of_list: str) -> Macros:
-    return define_by_type(name, {ANY_MAP_TYPE: of_map, "": of_list}, "k")
+def _define_for_map_or_list(name: str, of_map: str, of_list: str) -> calls.Macros:
+    return calls.define_by_type(name, {ANY_MAP_TYPE: of_map, "": of_list}, "k")
 
 
 IS_LIST = "typeof(x) LIKE '%]'"
@@ -104,7 +92,7 @@ def _write_item(index: str) -> str:
     return f"x[CASE WHEN {IS_LIST} THEN {index} ELSE {NOT_LIST} END]"
 
 
-MACROS: Macros = define_macros(
+MACROS: calls.Macros = define_macros(
     r"""
     key_of_text(x, k VARCHAR): x[k]
     of_fields(x, n, made):
@@ -148,31 +136,21 @@ def build_subscript(value: exp.Expr, key: exp.Expr) -> exp.Expr:
     """Build `value[key]`: the item of a list at a 0-based index, the value of a map's key, or a field of a struct."""
     if isinstance(key, exp.Null):
         return exp.Bracket(this=value, expressions=[key], offset=1)
-    text = read_string_literal(key)
+    text = calls.read_string_literal(key)
     if text is None:
-        return call_by_type("item", value, key)
+        return calls.call_by_type("item", value, key)
     # DuckDB would read a text of digits as the index of a list.
-    return call_by_type("field_of_digits" if re.fullmatch(r"\s*[+-]?\d+\s*", text) else "field", value, key)
+    return calls.call_by_type("field_of_digits" if re.fullmatch(r"\s*[+-]?\d+\s*", text) else "field", value, key)
 
 
-def _require_typed_key(name: str, args: Sequence[exp.Expr]) -> None:
-    """Raise an error for a literal NULL: it has no type."""
-    if has_null(args):
-        raise make_unsupported_error(name, "a key must not be NULL without a type: cast it")
+def _build_for_key(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
+    """Build a call with the key of a map, which must not be a literal NULL: it has no type."""
+    if calls.has_null(args):
+        raise calls.make_unsupported_error(name, "a key must not be NULL without a type: cast it")
+    return (calls.call_by_type if name.endswith("element_at") else calls.call_macro)(name, *args)
 
 
-def _build_element(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
-    _require_typed_key(name, args)
-    return call_by_type(name, *args)
-
-
-def _build_contains(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
-    _require_typed_key(name, args)
-    return call_macro(name, *args)
-
-
-ROWS: Rows = (
-    ("element_at try_element_at", BuildNamed(_build_element, (2,))),
-    ("array_contains map_contains_key", BuildNamed(_build_contains, (2,))),
-    ("get", CallMacro()),
+ROWS: calls.Rows = (
+    ("element_at try_element_at array_contains map_contains_key", calls.BuildNamed(_build_for_key, (2,))),
+    ("get", calls.CallMacro()),
 )

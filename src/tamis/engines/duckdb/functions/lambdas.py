@@ -28,10 +28,10 @@ MACROS: Macros = define_macros(
     r"""
     condition(b BOOLEAN): b
     zipped(x, y): CASE WHEN x IS NOT NULL AND y IS NOT NULL THEN list_zip(x, y) END
-    any_of(x):
+    exists(x):
         CASE WHEN list_contains(x, TRUE) THEN TRUE WHEN list_position(x, NULL) IS NOT NULL THEN NULL
         WHEN x IS NOT NULL THEN FALSE END
-    all_of(x):
+    forall(x):
         CASE WHEN list_contains(x, FALSE) THEN FALSE WHEN list_position(x, NULL) IS NOT NULL THEN NULL
         WHEN x IS NOT NULL THEN TRUE END
     comparison(c BIGINT): CASE WHEN c IS NULL THEN error('the comparator of array_sort returned NULL') ELSE c < 0 END
@@ -84,10 +84,6 @@ def _derive_field_name(node: exp.Expr, otherwise: str) -> str:
     return (node.output_name if named else "") or otherwise
 
 
-def _build_condition(body: exp.Expr) -> exp.Expr:
-    return call_macro("condition", body)
-
-
 def _build_item(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
     """Build `filter`, `transform`, … of items. Their index is 0-based in Spark and 1-based in DuckDB."""
     parameters, body = _read_lambda(name, args[1], 1, 2)
@@ -95,14 +91,9 @@ def _build_item(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
         position = exp.Sub(this=exp.to_identifier("_position"), expression=exp.Literal.number(1))
         body = let(parameters[1], exp.cast(exp.Paren(this=position), "int"), body)
         parameters[1] = exp.to_identifier("_position")
-    body = body if name == "transform" else _build_condition(body)
+    body = body if name == "transform" else call_macro("condition", body)
     function = "list_filter" if name == "filter" else "list_transform"
     return call_duckdb(function, args[0], _build_lambda(body, *parameters))
-
-
-def _build_quantifier(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
-    """Build `exists` or `forall`, which combine the results for all items; some may be NULL."""
-    return call_macro("any_of" if name == "exists" else "all_of", _build_item(name, args))
 
 
 def _build_aggregate(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -155,7 +146,7 @@ def _take_entry(name: str, function: exp.Expr) -> exp.Lambda:
     (key, value), body = _read_lambda(name, function, 2, 2)
     entry = exp.to_identifier("_entry")
     of_key, of_value = (call_duckdb("struct_extract", entry.copy(), exp.Literal.string(n)) for n in ("key", "value"))
-    body = _build_condition(body) if name == "map_filter" else body
+    body = call_macro("condition", body) if name == "map_filter" else body
     return _build_lambda(let(key, of_key, let(value, of_value, body)), entry)
 
 
@@ -207,7 +198,8 @@ ROWS: Rows = (
     ("arrays_zip", Build(_build_arrays_zip)),
     ("zip_with", Build(_build_zip_with, (3,))),
     ("transform filter", BuildNamed(_build_item, (2,))),
-    ("exists forall", BuildNamed(_build_quantifier, (2,))),
+    # The results for some items may be NULL.
+    ("exists forall", BuildNamed(lambda name, args: call_macro(name, _build_item(name, args)), (2,))),
     ("aggregate reduce", BuildNamed(_build_aggregate, (3, 4))),
     ("map_filter transform_keys transform_values", BuildNamed(_build_entry, (2,))),
     ("map_zip_with", Build(_build_map_zip_with, (3,))),

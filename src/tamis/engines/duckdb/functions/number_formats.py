@@ -9,26 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from sqlglot import exp
 
 from tamis.engines.duckdb.functions.datetimes import build_time_text
 from tamis.engines.duckdb.macros.define_macros import define_macros
-from tamis.engines.duckdb.translate.calls import (
-    Build,
-    BuildNamed,
-    Macros,
-    Rows,
-    as_bytes,
-    as_int,
-    as_text,
-    call_duckdb,
-    call_macro,
-    join_texts,
-    make_unsupported_error,
-    read_constant,
-    read_string_literal,
-)
+from tamis.engines.duckdb.translate import calls
 
 _FORMAT = re.compile(
     r"(?P<first>S|MI)?(?P<currency>\$)?(?P<whole>[09]+(?:[,G][09]+)*)(?:[.D](?P<part>[09]+))?(?P<last>S|MI|PR)?"
@@ -38,7 +25,7 @@ _MAX_DIGITS = 38
 
 _FLOATING = "typeof(x) IN ('DOUBLE', 'FLOAT')"
 
-MACROS: Macros = define_macros(
+MACROS: calls.Macros = define_macros(
     rf"""
     digits_of(x):
         CASE WHEN {_FLOATING} THEN CAST(CAST(x AS DECIMAL(30, 15)) AS VARCHAR)
@@ -171,7 +158,7 @@ class _Format:
 def _parse_format(name: str, text: str) -> _Format:
     found = _FORMAT.fullmatch(text.upper())
     if found is None or (found["first"] and found["last"]):
-        raise make_unsupported_error(name, f"{text!r} is not a number format, as in '999,990.00' or 'S$999'")
+        raise calls.make_unsupported_error(name, f"{text!r} is not a number format, as in '999,990.00' or 'S$999'")
     part = len(found["part"] or "")
     made = _Format(
         tuple(re.split("[,G]", found["whole"])),
@@ -181,51 +168,45 @@ def _parse_format(name: str, text: str) -> _Format:
         found["currency"] or "",
     )
     if made.whole + part > _MAX_DIGITS:
-        raise make_unsupported_error(name, f"the format {text!r} has more than {_MAX_DIGITS} digits")
+        raise calls.make_unsupported_error(name, f"the format {text!r} has more than {_MAX_DIGITS} digits")
     return made
 
 
 def _build_to_char(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build `to_char`: the format decides between numbers, bytes and times."""
-    text = read_constant(name, "format", args[1])
+    text = calls.read_constant(name, "format", args[1])
     if text.lower() == "hex":
-        return call_duckdb("hex", as_bytes(args[0]))
+        return calls.call_duckdb("hex", calls.as_bytes(args[0]))
     if text.lower() == "base64":
-        return call_macro("base64", as_bytes(args[0]))
+        return calls.call_macro("base64", calls.as_bytes(args[0]))
     if text.lower() == "utf-8":
-        return call_duckdb("decode", as_bytes(args[0]))
+        return calls.call_duckdb("decode", calls.as_bytes(args[0]))
     if _FORMAT.fullmatch(text.upper()) is None:
         return build_time_text(name, args[0], text)
     found = _parse_format(name, text)
     if len({group[0] for group in found.groups}) > 1:
-        raise make_unsupported_error(name, f"some groups of the format {text!r} start with 0 and some with 9")
+        raise calls.make_unsupported_error(name, f"some groups of the format {text!r} start with 0 and some with 9")
     sign = f"<{found.first}" if found.first else f">{found.last}" if found.last else ""
-    return call_macro(
+    separators = [exp.Literal.number(digits) for digits in accumulate(map(len, found.groups[:-1]))]
+    return calls.call_macro(
         "formatted",
-        call_macro("digits_of", args[0]),
+        calls.call_macro("digits_of", args[0]),
         exp.Literal.number(found.whole),
         exp.Literal.number(found.part),
-        _build_separator_positions(found.groups),
+        exp.cast(exp.Array(expressions=separators), "array<bigint>"),
         exp.true() if found.groups[0][0] == "0" else exp.false(),
         exp.Literal.string(sign),
         exp.Literal.string(found.currency),
     )
 
 
-def _build_separator_positions(groups: Sequence[str]) -> exp.Expr:
-    """Return the counts of digits after which there are separators."""
-    positions, count = [], 0
-    for group in groups[:-1]:
-        count += len(group)
-        positions.append(exp.Literal.number(count))
-    return exp.cast(exp.Array(expressions=positions), "array<bigint>")
-
-
 def _build_to_number(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
-    text = read_constant(name, "format", args[1])
+    text = calls.read_constant(name, "format", args[1])
     found = _parse_format(name, text)
-    read = call_macro(
-        name.replace("to_number", "number_read"), as_text(args[0]), exp.Literal.string(_write_format_regexp(found))
+    read = calls.call_macro(
+        name.replace("to_number", "number_read"),
+        calls.as_text(args[0]),
+        exp.Literal.string(_write_format_regexp(found)),
     )
     kind = exp.DataType.build(f"decimal({found.whole + found.part}, {found.part})")
     return exp.Cast(this=read, to=kind)
@@ -256,22 +237,22 @@ _PATTERN = re.compile(r"(?P<before>[^#0,.%\u2030E'\u00a4;-]*)(?P<whole>[#,]*[0,]
 
 
 def _build_format_number(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    text = read_string_literal(args[1])
+    text = calls.read_string_literal(args[1])
     if text is None:
-        return call_macro("format_number", args[0], as_int(args[1]))
+        return calls.call_macro("format_number", args[0], calls.as_int(args[1]))
     found = _PATTERN.fullmatch(text)
     whole = found["whole"] if found is not None else ""
     is_grouped = "," in whole
     if found is None or not whole or (is_grouped and len(whole.rsplit(",", 1)[1]) != 3):
-        raise make_unsupported_error(
+        raise calls.make_unsupported_error(
             "format_number", f"the pattern {text!r} has more than digits, groups of three and a point"
         )
     least, most = len(found["least"] or ""), len(found["least"] or "") + len(found["most"] or "")
     zeros = whole.count("0")
     least_whole = zeros if zeros or least else 1
-    number = call_macro(
+    number = calls.call_macro(
         "by_pattern",
-        call_macro("format_number", args[0], exp.Literal.number(most)),
+        calls.call_macro("format_number", args[0], exp.Literal.number(most)),
         exp.Literal.number(least),
         exp.Literal.number(least_whole),
         exp.true() if is_grouped else exp.false(),
@@ -279,8 +260,8 @@ def _build_format_number(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if not found["before"]:
         return number
     if re.search(r"[A-Za-z]", found["before"]) or least_whole == 0:
-        raise make_unsupported_error("format_number", f"the pattern {text!r} has letters")
-    return call_duckdb(
+        raise calls.make_unsupported_error("format_number", f"the pattern {text!r} has letters")
+    return calls.call_duckdb(
         "regexp_replace", number, exp.Literal.string("^(-?)"), exp.Literal.string("\\1" + found["before"])
     )
 
@@ -296,64 +277,66 @@ _FLAGS = {"s": "-", "S": "-", "d": "-+ 0,(", "x": "-0", "X": "-0", "f": "-+ 0,("
 def _build_format_string(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build `format_string`, which formats each conversion apart, and NULL as the text null."""
     if not args:
-        raise make_unsupported_error(name, "it takes a format")
+        raise calls.make_unsupported_error(name, "it takes a format")
     if isinstance(args[0], exp.Null):
         return exp.Null()
-    text = read_constant(name, "format", args[0])
+    text = calls.read_constant(name, "format", args[0])
     parts: list[exp.Expr] = [exp.Literal.string("")]
     used = 0
     for match in _CONVERSION.finditer(text):
         kind = match["kind"]
         if kind is None and match[0] == "%":
-            raise make_unsupported_error(name, "a % in its format does not start a conversion")
+            raise calls.make_unsupported_error(name, "a % in its format does not start a conversion")
         if kind is None or kind in ("%", "n"):
             parts.append(exp.Literal.string(match[0] if kind is None else {"%": "%", "n": "\n"}[kind]))
             continue
         if kind not in _FLAGS or set(match["flags"]) - set(_FLAGS[kind]):
-            raise make_unsupported_error(name, f"{match[0]} means something else to the embedded engine")
+            raise calls.make_unsupported_error(name, f"{match[0]} means something else to the embedded engine")
         index = int(match["index"]) - 1 if match["index"] else used
         used += 0 if match["index"] else 1
         if not 0 <= index < len(args) - 1:
-            raise make_unsupported_error(name, f"{match[0]} has no value")
+            raise calls.make_unsupported_error(name, f"{match[0]} has no value")
         parts.append(_build_conversion(name, match, args[index + 1].copy()))
-    return join_texts(*parts)
+    return calls.join_texts(*parts)
 
 
 def _build_conversion(name: str, match: re.Match[str], value: exp.Expr) -> exp.Expr:
     kind, flags = match["kind"], exp.Literal.string(match["flags"])
     width = exp.Literal.number(int(match["width"] or 0))
     if ("0" in match["flags"] or "-" in match["flags"]) and not match["width"]:
-        raise make_unsupported_error(name, f"{match[0]} needs a width")
+        raise calls.make_unsupported_error(name, f"{match[0]} needs a width")
     if match["digits"] and kind not in ("s", "S", "f"):
-        raise make_unsupported_error(name, f"{match[0]} must not have a precision")
+        raise calls.make_unsupported_error(name, f"{match[0]} must not have a precision")
     match kind:
         case "d":
-            return call_macro("printed_whole", value, width, flags)
+            return calls.call_macro("printed_whole", value, width, flags)
         case "x" | "X":
-            found = call_macro("printed_hex", value, width, flags)
+            found = calls.call_macro("printed_hex", value, width, flags)
         case "f":
             digits = exp.Literal.number(int(match["digits"] or 6))
             if isinstance(value, exp.Null):
                 value = exp.cast(exp.null(), "double")
-            return call_macro("printed_float", value, digits, width, flags)
+            return calls.call_macro("printed_float", value, digits, width, flags)
         case "c":
-            code = call_duckdb("chr", as_int(value))
-            found = call_macro("in_width", call_duckdb("coalesce", code, exp.Literal.string("null")), width, flags)
+            code = calls.call_duckdb("chr", calls.as_int(value))
+            found = calls.call_macro(
+                "in_width", calls.call_duckdb("coalesce", code, exp.Literal.string("null")), width, flags
+            )
         case "b":
-            truth = exp.cast(call_duckdb("coalesce", value, exp.false()), "varchar")
-            found = call_macro("in_width", truth, width, flags)
+            truth = exp.cast(calls.call_duckdb("coalesce", value, exp.false()), "varchar")
+            found = calls.call_macro("in_width", truth, width, flags)
         case _:
-            found = call_macro("printed_text", value)
+            found = calls.call_macro("printed_text", value)
             if match["digits"]:
-                found = call_duckdb("left", found, exp.Literal.number(int(match["digits"])))
+                found = calls.call_duckdb("left", found, exp.Literal.number(int(match["digits"])))
             if match["width"]:
-                found = call_macro("in_width", found, width, flags)
-    return call_duckdb("upper", found) if kind in ("S", "X") else found
+                found = calls.call_macro("in_width", found, width, flags)
+    return calls.call_duckdb("upper", found) if kind in ("S", "X") else found
 
 
-ROWS: Rows = (
-    ("to_char to_varchar", BuildNamed(_build_to_char, (2,), propagates_null=True)),
-    ("to_number try_to_number", BuildNamed(_build_to_number, (2,), propagates_null=True)),
-    ("format_number", Build(_build_format_number, (2,), propagates_null=True)),
-    ("format_string printf", BuildNamed(_build_format_string)),
+ROWS: calls.Rows = (
+    ("to_char to_varchar", calls.BuildNamed(_build_to_char, (2,), propagates_null=True)),
+    ("to_number try_to_number", calls.BuildNamed(_build_to_number, (2,), propagates_null=True)),
+    ("format_number", calls.Build(_build_format_number, (2,), propagates_null=True)),
+    ("format_string printf", calls.BuildNamed(_build_format_string)),
 )

@@ -22,9 +22,10 @@ from tamis.engines.duckdb.translate.calls import (
     call_macro,
     define_by_type,
     has_null,
+    is_null,
     make_unsupported_error,
 )
-from tamis.engines.duckdb.translate.operators import cast_operands, read_literal_precision
+from tamis.engines.duckdb.translate.operators import cast_operands, coerce_texts, read_literal_precision
 
 _ROUND = (
     "CASE WHEN abs(x) < 1e15 THEN CAST({0}(CAST(CAST(CAST(x AS DOUBLE) AS VARCHAR) AS DECIMAL(38, 18)), n) AS {1}) "
@@ -161,11 +162,7 @@ MACROS: Macros = define_macros(
     # Arithmetic that gives NULL where it fails
     **{
         f"try_{name}": [
-            (("x VARCHAR", "y VARCHAR"), f"TRY(spark_try_double(x) {sign} spark_try_double(y))"),
-            (("x VARCHAR", "y BIGINT"), f"TRY(spark_try_bigint(x) {sign} y)"),
-            (("x BIGINT", "y VARCHAR"), f"TRY(x {sign} spark_try_bigint(y))"),
-            (("x VARCHAR", "y DOUBLE"), f"TRY(spark_try_double(x) {sign} y)"),
-            (("x DOUBLE", "y VARCHAR"), f"TRY(x {sign} spark_try_double(y))"),
+            *coerce_texts(f"TRY(x {sign} y)", "try_"),
             *([(("x DATE", "y DATE"), _DAYS_BETWEEN)] if name == "subtract" else []),
             (("x", "y"), f"TRY(x {sign} y)"),
         ]
@@ -260,16 +257,12 @@ def build_shift(name: str, value: exp.Expr, bits: exp.Expr) -> exp.Expr:
     return call_macro(name, value, as_int(bits))
 
 
-def _build_is_null(args: Sequence[exp.Expr]) -> exp.Expr:
-    return exp.Paren(this=exp.Is(this=args[0], expression=exp.null()))
-
-
 def _build_count(args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build `count(a, b)`, which counts the rows in which no argument is NULL."""
     if len(args) < 2:
         return None
-    is_null = exp.or_(*(exp.Is(this=each, expression=exp.null()) for each in args))
-    return exp.Count(this=exp.Case(ifs=[exp.If(this=is_null, true=exp.null())], default=exp.Literal.number(1)))
+    has_null = exp.or_(*map(is_null, args))
+    return exp.Count(this=exp.Case(ifs=[exp.If(this=has_null, true=exp.null())], default=exp.Literal.number(1)))
 
 
 ROWS: Rows = (
@@ -283,8 +276,8 @@ ROWS: Rows = (
     ("signum", CallMacro("sign")),
     ("getbit", CallMacro("bit_get")),
     ("log ln", Build(lambda args: call_macro("ln" if len(args) == 1 else "log", *args), (1, 2))),
-    ("isnull", Build(_build_is_null, (1,))),
-    ("isnotnull", Build(lambda args: exp.Not(this=_build_is_null(args)), (1,))),
+    ("isnull", Build(lambda args: exp.Paren(this=is_null(args[0])), (1,))),
+    ("isnotnull", Build(lambda args: exp.Not(this=exp.Paren(this=is_null(args[0]))), (1,))),
     ("e", Build(lambda args: exp.Literal.number("2.718281828459045e0"), (0,))),
     ("try_add try_subtract try_multiply", BuildNamed(_build_try, (2,))),
     ("try_divide", Build(_build_try_divide, (2,))),

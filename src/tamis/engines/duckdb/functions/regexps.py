@@ -12,6 +12,7 @@ from tamis.engines.duckdb.functions.datetime_patterns import UnsupportedPattern
 from tamis.engines.duckdb.macros.define_macros import define_macros
 from tamis.engines.duckdb.translate.calls import (
     Build,
+    BuildNamed,
     Macros,
     Rows,
     as_int,
@@ -428,7 +429,6 @@ def _prepare_match(
 
 
 def build_rlike(text: exp.Expr, pattern: exp.Expr) -> exp.Expr:
-    """Build `text RLIKE pattern`."""
     if isinstance(text, exp.Null) or isinstance(pattern, exp.Null):
         return exp.Null()
     found = _prepare_match("RLIKE", text, pattern, is_search=True)
@@ -447,16 +447,11 @@ def _read_group_number(name: str, args: Sequence[exp.Expr], found: _Match) -> tu
     return found.pattern, exp.Literal.number(int(number.name))
 
 
-def _build_extract(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    found = _prepare_match("regexp_extract", args[0], args[1])
-    pattern, number = _read_group_number("regexp_extract", args, found)
-    return call_duckdb("regexp_extract", found.text, pattern, number)
-
-
-def _build_extract_all(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    found = _prepare_match("regexp_extract_all", args[0], args[1], is_global=True)
-    pattern, number = _read_group_number("regexp_extract_all", args, found)
-    return call_macro("regexp_extract_all", found.text, pattern, number)
+def _build_extract(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    finds_all = name == "regexp_extract_all"
+    found = _prepare_match(name, args[0], args[1], is_global=finds_all)
+    pattern, number = _read_group_number(name, args, found)
+    return (call_macro if finds_all else call_duckdb)(name, found.text, pattern, number)
 
 
 def _build_replace(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -482,11 +477,6 @@ def _build_replace(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return call_macro("regexp_replace_from", found.text, found.pattern, by, as_int(args[3]))
 
 
-def _build_count(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    found = _prepare_match("regexp_count", args[0], args[1], is_global=True)
-    return call_macro("regexp_count", found.text, found.pattern)
-
-
 def _build_instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
     """Build `regexp_instr`. Spark ignores its third argument, a group."""
     found = _prepare_match("regexp_instr", args[0], args[1])
@@ -495,9 +485,9 @@ def _build_instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return call_macro("regexp_instr", found.text, found.pattern)
 
 
-def _build_substr(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    found = _prepare_match("regexp_substr", args[0], args[1])
-    return call_macro("regexp_substr", found.text, found.pattern)
+def _build_match(name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+    found = _prepare_match(name, args[0], args[1], is_global=name == "regexp_count")
+    return call_macro(name, found.text, found.pattern)
 
 
 def _build_split(args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -516,11 +506,9 @@ def _build_split(args: Sequence[exp.Expr]) -> exp.Expr | None:
 
 ROWS: Rows = (
     ("regexp_like regexp rlike", Build(lambda args: build_rlike(args[0], args[1]), (2,))),
-    ("regexp_extract", Build(_build_extract, (2, 3), propagates_null=True)),
-    ("regexp_extract_all", Build(_build_extract_all, (2, 3), propagates_null=True)),
+    ("regexp_extract regexp_extract_all", BuildNamed(_build_extract, (2, 3), propagates_null=True)),
     ("regexp_replace", Build(_build_replace, (3, 4), propagates_null=True)),
-    ("regexp_count", Build(_build_count, (2,), propagates_null=True)),
     ("regexp_instr", Build(_build_instr, (2, 3), propagates_null=True)),
-    ("regexp_substr", Build(_build_substr, (2,), propagates_null=True)),
+    ("regexp_count regexp_substr", BuildNamed(_build_match, (2,), propagates_null=True)),
     ("split", Build(_build_split, (2, 3))),
 )

@@ -224,7 +224,7 @@ def _build_overlay(args: Sequence[exp.Expr]) -> exp.Expr:
     return call_macro(name, args[0], args[1], as_int(args[2]), size)
 
 
-def build_substring(text: exp.Expr, start: exp.Expr | None, size: exp.Expr | None) -> exp.Expr:
+def build_substring(text: exp.Expr, start: exp.Expr | None, size: exp.Expr | None = None) -> exp.Expr:
     """Build a substring. Position 0 is the first character in Spark, and the one before it in DuckDB."""
     if start is None:
         raise make_unsupported_error("substring", "it takes a position")
@@ -242,24 +242,16 @@ def build_substring(text: exp.Expr, start: exp.Expr | None, size: exp.Expr | Non
     return call_macro("text_part" if is_text(text) else "substring", text, as_int(start), as_int(length))
 
 
-def _build_substring(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    return build_substring(args[0], args[1], args[2] if len(args) == 3 else None)
-
-
-def build_position(text: exp.Expr, part: exp.Expr, start: exp.Expr | None) -> exp.Expr:
+def build_position(text: exp.Expr, part: exp.Expr, start: exp.Expr | None = None) -> exp.Expr:
     """Build `position(part IN text)` or `locate(part, text, start)`."""
     if start is None:
         return exp.cast(call_duckdb("strpos", as_text(text), as_text(part)), "int")
     return call_macro("locate", as_text(part), as_text(text), as_int(start))
 
 
-def _build_locate(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    return build_position(args[1], args[0], args[2] if len(args) == 3 else None)
-
-
 def _build_instr(args: Sequence[exp.Expr]) -> exp.Expr | None:
     if len(args) == 2:
-        return build_position(args[0], args[1], None)
+        return build_position(args[0], args[1])
     occurrence = as_int(args[3]) if len(args) == 4 else exp.Literal.number(1)
     return call_macro("occurrence", as_text(args[0]), as_text(args[1]), as_int(args[2]), occurrence)
 
@@ -397,11 +389,6 @@ def _build_normalize(args: Sequence[exp.Expr]) -> exp.Expr | None:
     return call_duckdb("nfc_normalize", as_text(args[0]))
 
 
-def _build_replace(args: Sequence[exp.Expr]) -> exp.Expr | None:
-    by = args[2] if len(args) == 3 else exp.Literal.string("")
-    return call_duckdb("replace", *map(as_text, (args[0], args[1], by)))
-
-
 def _build_bit_length(args: Sequence[exp.Expr]) -> exp.Expr | None:
     size = call_macro("octet_length", args[0])
     return exp.Paren(this=exp.Mul(this=size, expression=exp.Literal.number(8)))
@@ -424,7 +411,7 @@ ROWS: Rows = (
     ("reverse", CallTyped("any", of_texts="reverse_text")),
     ("lpad rpad", BuildNamed(_build_pad, (2, 3), propagates_null=True)),
     ("btrim trim ltrim rtrim", BuildNamed(_build_trim, (1, 2))),
-    ("substring substr", Build(_build_substring, (2, 3))),
+    ("substring substr", Build(lambda args: build_substring(*args), (2, 3))),
     ("left", CallTyped("any int", of_texts="left_text")),
     ("right", CallTyped("text int")),
     ("overlay", Build(_build_overlay, (3, 4))),
@@ -434,9 +421,9 @@ ROWS: Rows = (
     ("char chr", Build(lambda args: call_typed("char", [_as_long(arg) for arg in args], CallTyped("any")))),
     ("elt", Build(_build_elt)),
     ("instr", Build(_build_instr, (2, 3, 4))),
-    ("locate position", Build(_build_locate, (2, 3))),
+    ("locate position", Build(lambda args: build_position(args[1], args[0], *args[2:]), (2, 3))),
     ("translate", CallTyped("text text text", own="translate")),
-    ("replace", Build(_build_replace, (2, 3))),
+    ("replace", Build(lambda args: call_duckdb("replace", *map(as_text, (*args, exp.Literal.string(""))[:3])), (2, 3))),
     # Without arguments it returns the empty text; `translate.nodes` translates all others.
     ("concat", Build(lambda args: None if args else exp.Literal.string(""))),
     ("concat_ws", Build(_build_concat_ws)),

@@ -391,7 +391,8 @@ class CastStream:
                 if not len(self._given):
                     yield pa.record_batch([pa.nulls(batch.num_rows, pa.bool_())], schema=self._schema)
                 elif batch.num_rows:
-                    yield pa.RecordBatch.from_arrays(cast_to_engine_schema(batch, self._schema), schema=self._schema)
+                    columns = [_cast_column(*each) for each in zip(batch.columns, self._schema, strict=True)]
+                    yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -493,11 +494,6 @@ MAX_DECIMAL_DIGITS = 38
 def to_engine_schema(schema: pa.Schema) -> pa.Schema:
     """Return a schema that DuckDB supports; raise `UnsupportedFeature` where no type of DuckDB can hold a column."""
     return pa.schema([field.with_type(_replace_type(field.type, field.name)) for field in schema])
-
-
-def cast_to_engine_schema(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
-    """Cast the columns of a batch to the types of a schema of `to_engine_schema`."""
-    return [_cast_column(column, field) for column, field in zip(batch.columns, schema, strict=True)]
 
 
 def _cast_column(column: pa.Array, field: pa.Field) -> pa.Array:

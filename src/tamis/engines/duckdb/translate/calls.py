@@ -83,21 +83,13 @@ class BuildNamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """An SQL expression of DuckDB computes the function: `Function.duckdb` of its row in the language's table."""
-
-    macro: str
-    """The macro of the expression."""
-
-
-@dataclass(frozen=True, slots=True)
 class Refused:
     """The function is rejected, even if DuckDB has one of that name."""
 
     reason: str
 
 
-Translation = Same | CallMacro | CallTyped | Build | BuildNamed | Template | Refused
+Translation = Same | CallMacro | CallTyped | Build | BuildNamed | Refused
 
 Rows = tuple[tuple[str, Translation], ...]
 """Functions of Spark, by their names with spaces between them, and what computes them."""
@@ -159,7 +151,6 @@ def call_by_type(name: str, value: exp.Expr, *others: exp.Expr) -> exp.Expr:
 
 
 def call_duckdb(name: str, *args: exp.Expr) -> exp.Expr:
-    """Call DuckDB's function of that name."""
     return exp.Anonymous(this=f"{DUCKDB_PREFIX}{name}", expressions=list(args))
 
 
@@ -186,14 +177,12 @@ def read_constant(name: str, role: str, node: exp.Expr) -> str:
 
 
 def join_texts(first: exp.Expr, *others: exp.Expr) -> exp.Expr:
-    """Build the concatenation of texts."""
     for other in others:
         first = exp.DPipe(this=first, expression=other)
     return exp.Paren(this=first)
 
 
 def make_struct(names: Sequence[str], values: Sequence[exp.Expr]) -> exp.Struct:
-    """Build a struct from the names and the values of its fields."""
     pairs = zip(names, values, strict=True)
     return exp.Struct(
         expressions=[exp.PropertyEQ(this=exp.Literal.string(name), expression=each) for name, each in pairs]

@@ -5,10 +5,10 @@ only if the function table, `FUNCTIONS`, lists it; all others are rejected by na
 `engines.duckdb.functions` declare its rows. A row says what computes the function (`translate.calls.Translation`):
 
     Same                sqlglot's translation, or DuckDB's function of that name
-    CallMacro           a macro of the embedded connection, `spark_<name>`
+    CallMacro           a macro of the embedded connection, `spark_<name>`; also an SQL expression with `{0}`, `{1}`, …:
+                        the column `duckdb` of `expr.functions.table.Function`
     CallTyped           the same, with arguments that are cast as Spark casts them
     Build, BuildNamed   an expression that a Python function builds
-    Template            an SQL expression with `{0}`, `{1}`, …: the column `duckdb` of `expr.functions.table.Function`
     Refused             nothing, even where DuckDB has a function of that name
 
 Macros, unlike rewritten text, contain an argument once, however often they use it.
@@ -42,31 +42,7 @@ from tamis.engines.duckdb.functions import (
     text,
 )
 from tamis.engines.duckdb.macros import datetime_macros, macros, text_macros
-from tamis.engines.duckdb.translate import comparisons, operators
-from tamis.engines.duckdb.translate.calls import (
-    DUCKDB_PREFIX,
-    MACRO_PREFIX,
-    Build,
-    BuildNamed,
-    CallMacro,
-    CallTyped,
-    Macro,
-    Macros,
-    Refused,
-    Same,
-    Template,
-    Translation,
-    UnknownFunction,
-    call_duckdb,
-    call_macro,
-    call_typed,
-    has_aggregate_or_window,
-    has_null,
-    is_in_nested_subquery,
-    list_overloads,
-    make_unsupported_error,
-    require_argument_count,
-)
+from tamis.engines.duckdb.translate import calls, comparisons, operators
 from tamis.engines.duckdb.translate.comparisons import (
     guard_comparisons,
     has_nested_values,
@@ -95,7 +71,7 @@ def index_once(kind: str, entries: Iterable[tuple[str, Entry]]) -> dict[str, Ent
     return found
 
 
-FUNCTIONS: dict[str, Translation] = index_once("function", (
+FUNCTIONS: dict[str, calls.Translation] = index_once("function", (
     (name, translation)
     for module in (text, hashes, regexps, numbers, number_formats, datetimes, collections, items, lambdas)
     for names, translation in module.ROWS
@@ -103,7 +79,7 @@ FUNCTIONS: dict[str, Translation] = index_once("function", (
 ))  # fmt: skip
 """Spark's functions, and what computes them. Other names of a function are the aliases of `expr.functions.table`."""
 
-MACROS: Macros = reject_operands(index_once("macro", (
+MACROS: calls.Macros = reject_operands(index_once("macro", (
     entry
     for module in (
         macros, text_macros, datetime_macros, operators, comparisons, datetime_casts, datetime_patterns,
@@ -126,7 +102,7 @@ class DuckdbSql:
         """Return a text that reads the same tables: macros read none, so they are rows of their arguments there."""
         tree = self.tree.copy()
         for call in tree.find_all(exp.Anonymous):
-            if call.name.lower().startswith(MACRO_PREFIX):
+            if call.name.lower().startswith(calls.MACRO_PREFIX):
                 call.set("this", "row")
         return _write(tree, ErrorLevel.IGNORE)
 
@@ -162,7 +138,9 @@ def to_duckdb(tree: exp.Expr, *, of_query: bool = False, has_nested: bool = True
             macros.add(macro)
             if not of_query and macro in _TYPE_DEPENDENT:
                 name = macro.removesuffix("_one")
-                raise make_unsupported_error(name, "a filter does not pass the types of its columns to the engine")
+                raise calls.make_unsupported_error(
+                    name, "a filter does not pass the types of its columns to the engine"
+                )
     parenthesise_operands(tree)
     # By default sqlglot only warns about unsupported syntax, and leaves it out.
     text = _write(tree, ErrorLevel.IGNORE if of_query else ErrorLevel.RAISE)
@@ -214,12 +192,12 @@ class _OverloadNesting:
         if not levels:
             self._depths[id(node)] = self._measure_depth_below(node)
             return node
-        is_hoisted = is_in_nested_subquery(at)
+        is_hoisted = calls.is_in_nested_subquery(at)
         bound_first = [
             value
             for value in node.expressions
             if self._measure_depth(value) >= self.MAX_DEPTH
-            or has_aggregate_or_window(value)
+            or calls.has_aggregate_or_window(value)
             or (is_hoisted and not isinstance(value, exp.Literal))
         ]
         if not bound_first:
@@ -252,16 +230,16 @@ class _OverloadNesting:
 
 def _count_overload_levels(node: exp.Expr) -> int:
     """Return the nesting levels that a call adds: 1 if DuckDB picks one of several overloads, else 0."""
-    if not isinstance(node, exp.Anonymous) or not node.name.lower().startswith(MACRO_PREFIX):
+    if not isinstance(node, exp.Anonymous) or not node.name.lower().startswith(calls.MACRO_PREFIX):
         return 0
-    return 1 if isinstance(_find_macro(node.name.lower().removeprefix(MACRO_PREFIX)), list) else 0
+    return 1 if isinstance(_find_macro(node.name.lower().removeprefix(calls.MACRO_PREFIX)), list) else 0
 
 
 _TEMPLATE_PREFIX = "row_"
 _PLACEHOLDER = re.compile(r"\{(\d+)\}")
 
 
-def _find_macro(name: str) -> Macro | list[Macro] | None:
+def _find_macro(name: str) -> calls.Macro | list[calls.Macro] | None:
     """Return a macro; the SQL expression of a row of the language's table is one too."""
     row = find_function(name.removeprefix(_TEMPLATE_PREFIX)) if name.startswith(_TEMPLATE_PREFIX) else None
     if row is None or row.duckdb is None:
@@ -273,12 +251,12 @@ def _find_macro(name: str) -> Macro | list[Macro] | None:
 def _check_call(call: exp.Anonymous) -> str | None:
     """Return the macro that a call calls, if any; raise `UnknownFunction` if it does not come from the table."""
     name = call.name.lower()
-    if name.startswith(DUCKDB_PREFIX):
-        call.set("this", call.name[len(DUCKDB_PREFIX) :])
+    if name.startswith(calls.DUCKDB_PREFIX):
+        call.set("this", call.name[len(calls.DUCKDB_PREFIX) :])
         return None
-    macro = name.removeprefix(MACRO_PREFIX)
+    macro = name.removeprefix(calls.MACRO_PREFIX)
     if macro == name or _find_macro(macro) is None:
-        raise UnknownFunction(call.name)
+        raise calls.UnknownFunction(call.name)
     return macro
 
 
@@ -299,19 +277,19 @@ def write_macro_statements(macros: Iterable[str]) -> list[str]:
 def _list_called_macros(body: str) -> list[str]:
     """Return the macros that the body of a macro calls."""
     words = [token.text.lower() for token in DuckDB().tokenize(body)]
-    called = (word.removeprefix(MACRO_PREFIX) for word, after in pairwise(words) if after == "(")
-    return [each for each in dict.fromkeys(called) if each in MACROS and f"{MACRO_PREFIX}{each}" in words]
+    called = (word.removeprefix(calls.MACRO_PREFIX) for word, after in pairwise(words) if after == "(")
+    return [each for each in dict.fromkeys(called) if each in MACROS and f"{calls.MACRO_PREFIX}{each}" in words]
 
 
-def _list_overloads(name: str) -> list[Macro]:
+def _list_overloads(name: str) -> list[calls.Macro]:
     found = _find_macro(name)
     assert found is not None, name
-    return list_overloads(found)
+    return calls.list_overloads(found)
 
 
 def _write_definition(name: str) -> str:
     overloads = [f"({', '.join(names)}) AS {_write_body(name, names, body)}" for names, body in _list_overloads(name)]
-    return f"CREATE MACRO {MACRO_PREFIX}{name}{', '.join(overloads)}"
+    return f"CREATE MACRO {calls.MACRO_PREFIX}{name}{', '.join(overloads)}"
 
 
 _ARGUMENT_OR_TEXT = re.compile(r"'[^']*'|\bx\b")
@@ -331,7 +309,7 @@ def _write_body(name: str, parameters: tuple[str, ...], body: str) -> str:
 # --- Calls ------------------------------------------------------------------------------------------------------------
 
 
-def find_translation(name: str) -> Translation | None:
+def find_translation(name: str) -> calls.Translation | None:
     """Return what computes a function of Spark, or None for an unknown function."""
     lowered = name.lower()
     row = find_function(ALIASES.get(lowered, lowered))
@@ -340,7 +318,7 @@ def find_translation(name: str) -> Translation | None:
         return found
     if found is not None:
         raise InvalidArgument(f"the embedded engine has {row.name!r} already: register it without `duckdb`")
-    return Template(f"{_TEMPLATE_PREFIX}{row.name}")
+    return calls.CallMacro(f"{_TEMPLATE_PREFIX}{row.name}")
 
 
 def explain_unknown_function(name: str, location: str = "") -> str:
@@ -358,7 +336,7 @@ def _build_default(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
     """Build a call as sqlglot parses it, or else a call of DuckDB's function of that name."""
     build: Any = SparkText.Parser.FUNCTIONS.get(name)
     if build is None:
-        return call_duckdb(name, *args)
+        return calls.call_duckdb(name, *args)
     takes_dialect = "dialect" in getattr(getattr(build, "__code__", None), "co_varnames", ())
     found: exp.Expr = build(list(args), dialect=SparkText()) if takes_dialect else build(list(args))
     return found
@@ -424,7 +402,7 @@ def _replace_call(call: exp.Expr) -> None:
     if name in SparkText.Parser.FUNCTIONS_WITH_ALIASED_ARGS:
         args = _PARSER.name_fields(args)
     elif any(isinstance(each, exp.Alias) for each in args):
-        raise make_unsupported_error(name.lower(), "its arguments have no names")
+        raise calls.make_unsupported_error(name.lower(), "its arguments have no names")
     found = _build_call(name, args)
     for message in found.error_messages(args):
         raise ParseError(message)
@@ -441,29 +419,27 @@ def _build_call(name: str, args: Sequence[exp.Expr]) -> exp.Expr:
     made: exp.Expr | None = None
     found = find_translation(name)
     match found:
-        case Same():
+        case calls.Same():
             return _build_default(name, args)
-        case Refused(reason):
-            raise make_unsupported_error(lowered, reason)
-        case CallMacro(macro, or_same):
+        case calls.Refused(reason):
+            raise calls.make_unsupported_error(lowered, reason)
+        case calls.CallMacro(macro, or_same):
             made = _build_macro_call(macro or lowered, args)
             if made is None and or_same:
                 return _build_default(name, args)
-        case Template(macro):
-            made = _build_macro_call(macro, args)
-        case CallTyped():
-            made = call_typed(lowered, args, found)
-        case Build(_, counts, propagates_null) | BuildNamed(_, counts, propagates_null):
+        case calls.CallTyped():
+            made = calls.call_typed(lowered, args, found)
+        case calls.Build(_, counts, propagates_null) | calls.BuildNamed(_, counts, propagates_null):
             if counts:
-                require_argument_count(lowered, args, *counts)
-            if propagates_null and has_null(args):
+                calls.require_argument_count(lowered, args, *counts)
+            if propagates_null and calls.has_null(args):
                 return exp.Null()
-            made = found.build(args) if isinstance(found, Build) else found.build(lowered, args)
+            made = found.build(args) if isinstance(found, calls.Build) else found.build(lowered, args)
             if made is None and name in SparkText.Parser.FUNCTIONS:
                 return _build_default(name, args)
     if made is None:
         # DuckDB may have a function of that name with other semantics.
-        raise make_unsupported_error(lowered, f"the function table does not list it with {len(args)} arguments")
+        raise calls.make_unsupported_error(lowered, f"the function table does not list it with {len(args)} arguments")
     return made
 
 
@@ -472,4 +448,4 @@ def _build_macro_call(macro: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
     overloads = _list_overloads(macro)
     if len(args) not in {len(parameters) for parameters, _ in overloads}:
         return None
-    return exp.Null() if len(overloads) > 1 and has_null(args) else call_macro(macro, *args)
+    return exp.Null() if len(overloads) > 1 and calls.has_null(args) else calls.call_macro(macro, *args)

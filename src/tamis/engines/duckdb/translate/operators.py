@@ -40,10 +40,10 @@ _TEXT_BESIDE = {"BOOLEAN": "spark_boolean", "DATE": "spark_text_date", "TIMESTAM
 """The macros that cast a text beside a value of a type."""
 
 
-def _coerce_texts(body: str) -> list[Macro]:
+def coerce_texts(body: str, prefix: str = "") -> list[Macro]:
     """Return the overloads of an operator of two numbers where at least one operand is a text."""
     number = re.sub(r"\b([xy])\b", r"{\1}", body)
-    double, whole = "spark_double({})", "spark_bigint({})"
+    double, whole = f"spark_{prefix}double({{}})", f"spark_{prefix}bigint({{}})"
     return [
         (("x VARCHAR", "y VARCHAR"), number.format(x=double.format("x"), y=double.format("y"))),
         (("x VARCHAR", "y BIGINT"), number.format(x=whole.format("x"), y="y")),
@@ -66,7 +66,7 @@ def _reject_booleans(what: str) -> list[Macro]:
 def _define_arithmetic(plain: str) -> list[Macro]:
     refused = "error('booleans are not numbers: cast them')"
     return [
-        *_coerce_texts(plain),
+        *coerce_texts(plain),
         *_define_small_integers(plain),
         *_reject_booleans("a number and a boolean cannot be combined"),
         (("x BOOLEAN", "y BOOLEAN"), refused),
@@ -89,7 +89,7 @@ _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
 
 
 def _define_comparison(sign: str) -> list[Macro]:
-    found = _coerce_texts(f"x {sign} y")
+    found = coerce_texts(f"x {sign} y")
     # Two texts are compared as texts.
     found[0] = (("x VARCHAR", "y VARCHAR"), f"x {sign} y")
     for kind, cast in _TEXT_BESIDE.items():
@@ -218,7 +218,7 @@ MACROS: Macros = CASTS | define_macros(
     "mod": _define_arithmetic("spark_remainder(x, y)"),
     **_define_for_numbers("remainder", f"CASE WHEN q = 0 AND p IS NOT NULL THEN {_DIVISION_BY_ZERO} ELSE p % q END"),
     "div": [
-        *_coerce_texts("spark_whole_quotient(x, y)"),
+        *coerce_texts("spark_whole_quotient(x, y)"),
         *_reject_booleans("a number and a boolean cannot be combined"),
         (("x", "y"), "spark_whole_quotient(x, y)"),
     ],

@@ -227,7 +227,9 @@ def _merge_types(
     if left is None or right is None:
         return None
     found = find_common_type(left, right)
-    if is_recursive and found != left and not _is_widened_integer(left, right):
+    # Many functions return BIGINT in DuckDB, but INT in Spark.
+    is_widened = left == pa.int32() and right == pa.int64()
+    if is_recursive and found != left and not is_widened:
         found = None
     if found is not None and found not in (left, right) and _needs_nested_string_cast(left, right):
         found = None
@@ -239,11 +241,6 @@ def _merge_types(
             f"cast one of them to the type of the other"
         )
     return found
-
-
-def _is_widened_integer(left: pa.DataType, right: pa.DataType) -> bool:
-    """Return whether the types are INT and BIGINT: many functions return BIGINT in DuckDB, but INT in Spark."""
-    return bool(left == pa.int32() and right == pa.int64())
 
 
 def _needs_nested_string_cast(left: pa.DataType, right: pa.DataType) -> bool:

@@ -267,7 +267,7 @@ def _count_levels(common: exp.CTE, name: str) -> list[exp.Expr]:
     first, rest = (part.unnest() for part in split_recursive_query(common))
     inner = exp.to_identifier(f"{common.alias}, counted", quoted=True)
     given = common.args["alias"].args.get(MAX_LEVELS_OPTION)
-    _add_counts(rest, name, _CountedQuery(inner, MAX_LEVELS if given is None else int(given.name)))
+    _add_counts(rest, name, inner, MAX_LEVELS if given is None else int(given.name))
     columns = [each.copy() for each in common.args["alias"].columns]
     hidden = _make_hidden_columns()
     # The first rows may be a set operation or VALUES.
@@ -293,20 +293,12 @@ def _count_levels(common: exp.CTE, name: str) -> list[exp.Expr]:
     return [exp.CTE(this=body, alias=alias), exp.CTE(this=shown, alias=exp.TableAlias(this=common.args["alias"].this))]
 
 
-@dataclass(frozen=True, slots=True)
-class _CountedQuery:
-    """A recursive query that counts its levels: its name, and its maximum number of levels."""
-
-    name: exp.Identifier
-    most_levels: int
-
-
 def _make_hidden_columns() -> list[exp.Identifier]:
     return [exp.to_identifier(each, quoted=True) for each in (_LEVEL, _TOTAL)]
 
 
-def _add_counts(query: exp.Expr, name: str, inner: _CountedQuery) -> None:
-    """Add the level and the row total to the columns of a query that refers to itself."""
+def _add_counts(query: exp.Expr, name: str, inner: exp.Identifier, most_levels: int) -> None:
+    """Add the level and the row total to the columns of a query that refers to itself, as `inner` then."""
     match query:
         case exp.Union() if not query.args.get("distinct"):
             for side in (query.this, query.expression):
@@ -314,16 +306,16 @@ def _add_counts(query: exp.Expr, name: str, inner: _CountedQuery) -> None:
                     raise make_unsupported_error(
                         "WITH RECURSIVE", "a side of UNION ALL in its second part does not refer to it"
                     )
-                _add_counts(side.unnest(), name, inner)
+                _add_counts(side.unnest(), name, inner, most_levels)
         case exp.Select():
-            _add_counts_to_select(query, name, inner)
+            _add_counts_to_select(query, name, inner, most_levels)
         case _:
             raise make_unsupported_error(
                 "WITH RECURSIVE", "a query refers to itself where its levels cannot be counted"
             )
 
 
-def _add_counts_to_select(select: exp.Select, name: str, inner: _CountedQuery) -> None:
+def _add_counts_to_select(select: exp.Select, name: str, inner: exp.Identifier, most_levels: int) -> None:
     tables = find_references_to(select, name)
     sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
     own = [each for each in sources if any(each is table for table in tables)]
@@ -335,11 +327,11 @@ def _add_counts_to_select(select: exp.Select, name: str, inner: _CountedQuery) -
     for table in own:
         if not table.alias:
             table.set("alias", exp.TableAlias(this=table.this.copy()))
-        table.set("this", inner.name.copy())
+        table.set("this", inner.copy())
         if table.args["alias"].columns:
             table.args["alias"].set("columns", [*table.args["alias"].columns, *_make_hidden_columns()])
     for number, source in enumerate(below):
-        _add_counts(source.this.unnest(), name, inner)
+        _add_counts(source.this.unnest(), name, inner, most_levels)
         alias = source.args.get("alias")
         if alias is None:
             source.set("alias", exp.TableAlias(this=exp.to_identifier(f"rows of level {number}", quoted=True)))
@@ -347,31 +339,21 @@ def _add_counts_to_select(select: exp.Select, name: str, inner: _CountedQuery) -
             alias.set("columns", [*alias.columns, *_make_hidden_columns()])
     carriers = [each.alias for each in (*own, *below)]
     _hide_counts(select, {each.casefold() for each in carriers})
+    level: exp.Expr
+    total: exp.Expr
     level, total = (
         exp.column(exp.to_identifier(each, quoted=True), exp.to_identifier(carriers[0], quoted=True))
         for each in (_LEVEL, _TOTAL)
     )
     if own:
-        next_level, next_total = _make_next_level(level, inner.most_levels), _make_next_total(total)
-    else:
-        next_level, next_total = level, total
-    counts = [exp.alias_(next_level, _LEVEL, quoted=True), exp.alias_(next_total, _TOTAL, quoted=True)]
+        is_last = exp.GTE(this=level.copy(), expression=exp.Literal.number(most_levels))
+        following = exp.Add(this=level, expression=exp.Literal.number(1))
+        level = _fail_if(is_last, f"{most_levels} levels", following)
+        counted = exp.Add(this=total, expression=_make_row_count())
+        are_too_many = exp.GT(this=counted.copy(), expression=exp.Literal.number(MAX_ROWS))
+        total = _fail_if(are_too_many, f"{MAX_ROWS} rows", counted)
+    counts = [exp.alias_(level, _LEVEL, quoted=True), exp.alias_(total, _TOTAL, quoted=True)]
     select.set("expressions", [*select.expressions, *counts])
-
-
-_REASON = "a recursive query has more than {}: limit it with a condition, or with LIMIT"
-
-
-def _make_next_level(level: exp.Expr, most: int) -> exp.Expr:
-    is_last = exp.GTE(this=level.copy(), expression=exp.Literal.number(most))
-    following = exp.Add(this=level, expression=exp.Literal.number(1))
-    return _fail_if(is_last, _REASON.format(f"{most} levels"), following)
-
-
-def _make_next_total(total: exp.Expr) -> exp.Expr:
-    following = exp.Add(this=total, expression=_make_row_count())
-    are_too_many = exp.GT(this=following.copy(), expression=exp.Literal.number(MAX_ROWS))
-    return _fail_if(are_too_many, _REASON.format(f"{MAX_ROWS} rows"), following)
 
 
 def _hide_counts(select: exp.Select, carriers: set[str]) -> None:
@@ -385,7 +367,8 @@ def _make_row_count() -> exp.Expr:
     return exp.Window(this=exp.Anonymous(this="count", expressions=[exp.Star()]), over="OVER")
 
 
-def _fail_if(condition: exp.Expr, reason: str, value: exp.Expr) -> exp.Expr:
+def _fail_if(condition: exp.Expr, limit: str, value: exp.Expr) -> exp.Expr:
+    reason = f"a recursive query has more than {limit}: limit it with a condition, or with LIMIT"
     failure = call_duckdb("error", exp.Literal.string(reason))
     return exp.Case(ifs=[exp.If(this=condition, true=failure)], default=value)
 

@@ -12,27 +12,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tamis.expr.nodes import Column, Expr
+from tamis.query.plan import nodes
 from tamis.query.plan.column_ids import ColumnIds, Path, collect_paths, drop_nested_paths, replace_paths
-from tamis.query.plan.nodes import (
-    Aggregate,
-    Filter,
-    Join,
-    Limit,
-    Named,
-    Node,
-    Output,
-    Project,
-    Sort,
-    Sql,
-    TableScan,
-    TopN,
-    Union,
-    Values,
-    get_expressions,
-    get_outputs,
-    map_expressions,
-    replace_sources,
-)
 from tamis.types import find_field_type
 
 
@@ -40,18 +21,18 @@ from tamis.types import find_field_type
 class Narrowed:
     """A narrower node, and the columns that replace paths in expressions above it."""
 
-    node: Node
+    node: nodes.Node
     replacements: dict[Path, Column]
 
-    def put_below(self, node: Node) -> Node:
+    def put_below(self, node: nodes.Node) -> nodes.Node:
         """Return a node with this one as its source."""
-        return replace_sources(self.rewrite(node), (self.node,))
+        return nodes.replace_sources(self.rewrite(node), (self.node,))
 
-    def rewrite(self, node: Node) -> Node:
-        return map_expressions(node, lambda expr: replace_paths(expr, self.replacements))
+    def rewrite(self, node: nodes.Node) -> nodes.Node:
+        return nodes.map_expressions(node, lambda expr: replace_paths(expr, self.replacements))
 
 
-def narrow_project(project: Project, *, nested: bool) -> Node | None:
+def narrow_project(project: nodes.Project, *, nested: bool) -> nodes.Node | None:
     """Return the projection over narrower nodes; None if nothing below it can be narrowed.
 
     Unread columns are dropped. With `nested`, unread struct fields are dropped too.
@@ -63,57 +44,57 @@ def narrow_project(project: Project, *, nested: bool) -> Node | None:
     return below.put_below(project)
 
 
-def narrow_source(source: Node, exprs: Iterable[Expr], *, nested: bool) -> Narrowed | None:
+def narrow_source(source: nodes.Node, exprs: Iterable[Expr], *, nested: bool) -> Narrowed | None:
     """Return a node with only the columns that some expressions read; None if it has no others."""
     found = _narrow(source, collect_paths(exprs), nested)
     return None if found is None or (nested and not found.replacements) else found
 
 
-def _narrow_below(node: Node, wanted: list[Path], nested: bool) -> Narrowed | None:
+def _narrow_below(node: nodes.Node, wanted: list[Path], nested: bool) -> Narrowed | None:
     """Return the node over narrower sources; None if nothing changes.
 
     The node may return more than the wanted paths, because it also reads columns itself.
     """
     match node:
-        case Filter() | Sort() | TopN() | Limit():
-            needed = drop_nested_paths([*wanted, *collect_paths(get_expressions(node))])
+        case nodes.Filter() | nodes.Sort() | nodes.TopN() | nodes.Limit():
+            needed = drop_nested_paths([*wanted, *collect_paths(nodes.get_expressions(node))])
             found = _narrow(node.source, needed, nested)
             return None if found is None else Narrowed(found.put_below(node), found.replacements)
-        case Join():
+        case nodes.Join():
             return _narrow_join(node, wanted, nested)
-        case Project():
+        case nodes.Project():
             return _narrow_outputs(node, wanted, nested)
-        case Union():
+        case nodes.Union():
             return _narrow_union(node, wanted)
-        case Aggregate():
+        case nodes.Aggregate():
             return _narrow_aggregate(node, wanted)
         case _:
             return None
 
 
-def _narrow(source: Node, wanted: list[Path], nested: bool) -> Narrowed | None:
+def _narrow(source: nodes.Node, wanted: list[Path], nested: bool) -> Narrowed | None:
     """Return a node with only the wanted paths and those that it reads itself; None if it has no others.
 
     A projection is added only above leaves, which cannot narrow their output themselves. Projections in the middle of
     a plan would block filter pushdown.
     """
-    outputs = {output.name: output for output in get_outputs(source)}
+    outputs = {output.name: output for output in nodes.get_outputs(source)}
     paths = _find_paths(wanted, outputs, nested)
     whole = {path[0] for path in paths if len(path) == 1}
     if len(whole) == len(paths) == len(outputs):
         return None
-    if not isinstance(source, TableScan | Values | Sql):
+    if not isinstance(source, nodes.TableScan | nodes.Values | nodes.Sql):
         return _narrow_below(source, wanted, nested)
-    if isinstance(source, Sql) and not source.columns:
+    if isinstance(source, nodes.Sql) and not source.columns:
         return None
     named, replacements = _name_paths(paths, outputs)
     # Columns keep their order.
     order = {name: position for position, name in enumerate(outputs)}
     ordered = sorted(named, key=lambda pair: order[pair[1][0]])
-    return Narrowed(Project(source, tuple(name for name, _ in ordered)), replacements)
+    return Narrowed(nodes.Project(source, tuple(name for name, _ in ordered)), replacements)
 
 
-def _find_paths(wanted: list[Path], outputs: dict[str, Output], nested: bool) -> list[Path]:
+def _find_paths(wanted: list[Path], outputs: dict[str, nodes.Output], nested: bool) -> list[Path]:
     """Return the outermost wanted paths, each cut to its column unless it leads to a struct field (with `nested`)."""
     found = []
     for path in wanted:
@@ -122,29 +103,29 @@ def _find_paths(wanted: list[Path], outputs: dict[str, Output], nested: bool) ->
     return drop_nested_paths(found)
 
 
-def _find_type(outputs: dict[str, Output], path: Path) -> pa.DataType | None:
+def _find_type(outputs: dict[str, nodes.Output], path: Path) -> pa.DataType | None:
     output = outputs.get(path[0])
     return None if output is None else find_field_type(output.type, path[1:])
 
 
 def _name_paths(
-    paths: Sequence[Path], outputs: dict[str, Output]
-) -> tuple[list[tuple[Named, Path]], dict[Path, Column]]:
+    paths: Sequence[Path], outputs: dict[str, nodes.Output]
+) -> tuple[list[tuple[nodes.Named, Path]], dict[Path, Column]]:
     column_ids = ColumnIds(outputs)
-    named: list[tuple[Named, Path]] = []
+    named: list[tuple[nodes.Named, Path]] = []
     replacements: dict[Path, Column] = {}
     for path in paths:
         data_type = _find_type(outputs, path)
         name = path[0] if len(path) == 1 else column_ids.allocate(".".join(path))
-        named.append((Named(name, Column(path, type=data_type)), path))
+        named.append((nodes.Named(name, Column(path, type=data_type)), path))
         if len(path) > 1:
             replacements[path] = Column((name,), type=data_type)
     return named, replacements
 
 
-def _narrow_outputs(project: Project, wanted: list[Path], nested: bool) -> Narrowed | None:
+def _narrow_outputs(project: nodes.Project, wanted: list[Path], nested: bool) -> Narrowed | None:
     """Return a projection with fewer outputs, and with fields instead of structs that it only forwards."""
-    outputs = {output.name: output for output in get_outputs(project)}
+    outputs = {output.name: output for output in nodes.get_outputs(project)}
     meanings = {each.name: each.expr for each in project.outputs}
     paths = [
         path if isinstance(meanings.get(path[0]), Column) else path[:1] for path in _find_paths(wanted, outputs, nested)
@@ -160,39 +141,39 @@ def _narrow_outputs(project: Project, wanted: list[Path], nested: bool) -> Narro
         if len(path) > 1:
             assert isinstance(meaning, Column)
             meaning = Column((*meaning.path, *path[1:]), type=each.expr.type if isinstance(each.expr, Column) else None)
-        kept.append(Named(each.name, meaning))
-    return Narrowed(Project(project.source, tuple(kept), project.protects), replacements)
+        kept.append(nodes.Named(each.name, meaning))
+    return Narrowed(nodes.Project(project.source, tuple(kept), project.protects), replacements)
 
 
-def _narrow_join(join: Join, wanted: list[Path], nested: bool) -> Narrowed | None:
-    needed = drop_nested_paths([*wanted, *collect_paths(get_expressions(join))])
-    sides: list[Node] = []
+def _narrow_join(join: nodes.Join, wanted: list[Path], nested: bool) -> Narrowed | None:
+    needed = drop_nested_paths([*wanted, *collect_paths(nodes.get_expressions(join))])
+    sides: list[nodes.Node] = []
     replacements: dict[Path, Column] = {}
     for side in (join.left, join.right):
-        names = {output.name for output in get_outputs(side)}
+        names = {output.name for output in nodes.get_outputs(side)}
         found = _narrow(side, [path for path in needed if path[0] in names], nested)
         sides.append(side if found is None else found.node)
         replacements |= {} if found is None else found.replacements
     if sides[0] is join.left and sides[1] is join.right:
         return None
-    narrowed = Narrowed(replace_sources(join, tuple(sides)), replacements)
+    narrowed = Narrowed(nodes.replace_sources(join, tuple(sides)), replacements)
     return replace(narrowed, node=narrowed.rewrite(narrowed.node))
 
 
-def _narrow_union(union: Union, wanted: list[Path]) -> Narrowed | None:
+def _narrow_union(union: nodes.Union, wanted: list[Path]) -> Narrowed | None:
     names = {path[0] for path in wanted}
     positions = [position for position, column in enumerate(union.columns) if column.name in names]
     if len(positions) == len(union.columns):
         return None
     sources = []
     for source in union.sources:
-        outputs = get_outputs(source)
+        outputs = nodes.get_outputs(source)
         own = (outputs[position] for position in positions)
-        sources.append(Project(source, tuple(Named(each.name, each.column) for each in own)))
-    return Narrowed(Union(tuple(sources), tuple(union.columns[position] for position in positions)), {})
+        sources.append(nodes.Project(source, tuple(nodes.Named(each.name, each.column) for each in own)))
+    return Narrowed(nodes.Union(tuple(sources), tuple(union.columns[position] for position in positions)), {})
 
 
-def _narrow_aggregate(aggregate: Aggregate, wanted: list[Path]) -> Narrowed | None:
+def _narrow_aggregate(aggregate: nodes.Aggregate, wanted: list[Path]) -> Narrowed | None:
     """Return an aggregation without the aggregates that are not read; its keys stay, because they define the groups."""
     names = {path[0] for path in wanted}
     kept = tuple(each for each in aggregate.aggregates if each.name in names)

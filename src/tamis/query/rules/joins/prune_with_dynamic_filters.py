@@ -19,7 +19,7 @@ A dynamic filter is pushed into scans only. It is an optimization: a scan that d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 from typing import TypeAlias
@@ -32,26 +32,8 @@ from tamis import types
 from tamis.expr.evaluate import to_physical_value
 from tamis.expr.functions.table import strip_widening_casts, type_of
 from tamis.expr.nodes import FALSE, Call, Column, Expr, Literal, and_, or_
+from tamis.query.plan import nodes
 from tamis.query.plan.column_ids import substitute
-from tamis.query.plan.nodes import (
-    Aggregate,
-    Filter,
-    Join,
-    Limit,
-    Named,
-    Node,
-    Project,
-    Sort,
-    Sql,
-    TableScan,
-    TopN,
-    Union,
-    Values,
-    get_outputs,
-    get_sources,
-    replace_sources,
-    walk_plan,
-)
 from tamis.query.plan.optimizer import Context
 from tamis.query.policies.leakproof import is_leakproof, policy_may_fail
 from tamis.query.rules.scan_expressions import ScanNames
@@ -89,44 +71,38 @@ class Size:
         return self.rows is None, self.rows if self.rows is not None else self.bytes or 0
 
 
-def estimate_size(node: Node, context: Context) -> Size:
+def estimate_size(node: nodes.Node, context: Context) -> Size:
     match node:
-        case TableScan():
+        case nodes.TableScan():
             known = context.properties(node)
             return Size(known.rows, known.bytes)
-        case Values():
+        case nodes.Values():
             return Size(node.rows.num_rows, node.rows.nbytes)
-        case Limit() | TopN():
+        case nodes.Limit() | nodes.TopN():
             below = estimate_size(node.source, context)
             return Size(node.count if below.rows is None else min(node.count, below.rows), below.bytes)
-        case Join(kind="semi" | "anti"):
+        case nodes.Join(kind="semi" | "anti"):
             return estimate_size(node.left, context)
         case _:
             # A guess for joins: most are on a unique key of one side. The executor stops a side that grows too large.
-            sizes = [estimate_size(source, context) for source in get_sources(node)]
-            if isinstance(node, Union | Sql):
-                return Size(_sum(size.rows for size in sizes), _sum(size.bytes for size in sizes))
-            return Size(_find_largest(size.rows for size in sizes), _find_largest(size.bytes for size in sizes))
+            sizes = [estimate_size(source, context) for source in nodes.get_sources(node)]
+            if isinstance(node, nodes.Union | nodes.Sql):
+                return Size(_combine(sum, [size.rows for size in sizes]), _combine(sum, [size.bytes for size in sizes]))
+            return Size(_combine(max, [size.rows for size in sizes]), _combine(max, [size.bytes for size in sizes]))
 
 
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    found = list(numbers)
-    return None if None in found else sum(number for number in found if number is not None)
+def _combine(function: Callable[[Iterable[int]], int], numbers: Sequence[int | None]) -> int | None:
+    return None if None in numbers else function([0, *(number for number in numbers if number is not None)])
 
 
-def _find_largest(numbers: Iterable[int | None]) -> int | None:
-    found = list(numbers)
-    return None if None in found else max((number for number in found if number is not None), default=0)
-
-
-def is_filtered(node: Node, context: Context) -> bool:
+def is_filtered(node: nodes.Node, context: Context) -> bool:
     """Return whether a node returns, or may return, fewer rows than the tables below it have."""
-    for each in walk_plan(node):
+    for each in nodes.walk_plan(node):
         match each:
-            case TableScan():
+            case nodes.TableScan():
                 if context.properties(each).is_filtered is not False:
                     return True
-            case Filter() | Limit() | TopN() | Sql() | Join(kind="semi" | "anti"):
+            case nodes.Filter() | nodes.Limit() | nodes.TopN() | nodes.Sql() | nodes.Join(kind="semi" | "anti"):
                 return True
             case _:
                 pass
@@ -151,16 +127,16 @@ class PruneWithDynamicFilters:
     name = "prune_with_dynamic_filters"
     is_final = True
 
-    def apply(self, node: Node, context: Context) -> Node | None:
+    def apply(self, node: nodes.Node, context: Context) -> nodes.Node | None:
         match node:
-            case Join(criteria=criteria) if criteria:
+            case nodes.Join(criteria=criteria) if criteria:
                 chosen = _choose_side(node, context)
                 return None if chosen == node.dynamic_filter_side else replace(node, dynamic_filter_side=chosen)
             case _:
                 return None
 
 
-def _choose_side(join: Join, context: Context) -> Side | None:
+def _choose_side(join: nodes.Join, context: Context) -> Side | None:
     sides: list[tuple[Size, Side]] = []
     for side in PRUNABLE_SIDES[join.kind]:
         own, other = (join.left, join.right) if side == "left" else (join.right, join.left)
@@ -185,7 +161,7 @@ def _choose_side(join: Join, context: Context) -> Side | None:
     return min(sides, key=lambda each: each[0].sort_key)[1]
 
 
-def may_prune(scan: TableScan, column: Column, context: Context) -> bool:
+def may_prune(scan: nodes.TableScan, column: Column, context: Context) -> bool:
     """Return whether a dynamic filter on a column can prune anything in a scan.
 
     If the table is not clustered by the column, it prunes nothing: then the engine joins as fast without running one
@@ -198,7 +174,7 @@ def may_prune(scan: TableScan, column: Column, context: Context) -> bool:
 # --- During execution -------------------------------------------------------------------------------------------------
 
 
-def push_dynamic_filters(join: Join, keys: pa.Table, context: Context) -> Node:
+def push_dynamic_filters(join: nodes.Join, keys: pa.Table, context: Context) -> nodes.Node:
     """Return the side that a marked join prunes, with dynamic filters in its scans.
 
     `keys` holds the keys of the other side, one column for each criterion.
@@ -228,56 +204,53 @@ _Descent: TypeAlias = tuple[tuple[int, Column], ...]
 """For a column of a node: the sources (by index) that a filter on it may be pushed into, each with its own column."""
 
 
-def _find_scans(node: Node, key: Expr) -> list[tuple[TableScan, Column]]:
+def _find_scans(node: nodes.Node, key: Expr) -> list[tuple[nodes.TableScan, Column]]:
     """Return the scans that a filter on a column would reach, with the column in each of them."""
-    found: list[tuple[TableScan, Column]] = []
+    found: list[tuple[nodes.TableScan, Column]] = []
     column = strip_widening_casts(key)
     waiting = [(node, column)] if isinstance(column, Column) else []
     while waiting:
         current, own = waiting.pop()
-        if isinstance(current, TableScan):
+        if isinstance(current, nodes.TableScan):
             found.append((current, own))
-        sources = get_sources(current)
+        sources = nodes.get_sources(current)
         waiting += [(sources[number], inner) for number, inner in _descend(current, own)]
     return found
 
 
-def _descend(node: Node, column: Column) -> _Descent:
+def _descend(node: nodes.Node, column: Column) -> _Descent:
     column_id = column.path[0]
     match node:
         # The error of a policy that fails would reveal which rows it was evaluated on.
-        case Filter(protects=True) if policy_may_fail(node.predicate):
+        case nodes.Filter(protects=True) if policy_may_fail(node.predicate):
             return ()
-        case Project(protects=True) if any(policy_may_fail(each.expr) for each in node.outputs):
+        case nodes.Project(protects=True) if any(policy_may_fail(each.expr) for each in node.outputs):
             return ()
-        case Filter() | Sort():
+        case nodes.Filter() | nodes.Sort():
             return ((0, column),)
-        case Project():
-            meaning = next((each.expr for each in node.outputs if each.name == column_id), None)
-            if not isinstance(meaning, Column) or (node.protects and meaning.path != (column_id,)):
+        case nodes.Project() | nodes.Aggregate():
+            outputs = node.outputs if isinstance(node, nodes.Project) else node.keys
+            meaning = next((each.expr for each in outputs if each.name == column_id), None)
+            is_mask = isinstance(node, nodes.Project) and node.protects
+            if not isinstance(meaning, Column) or (is_mask and meaning.path != (column_id,)):
                 return ()
             return ((0, Column((*meaning.path, *column.path[1:]), type=column.type)),)
-        case Aggregate():
-            meaning = next((each.expr for each in node.keys if each.name == column_id), None)
-            if not isinstance(meaning, Column):
-                return ()
-            return ((0, Column((*meaning.path, *column.path[1:]), type=column.type)),)
-        case Union():
+        case nodes.Union():
             position = next((position for position, each in enumerate(node.columns) if each.name == column_id), None)
             if position is None or len(column.path) > 1:
                 return ()
-            outputs = enumerate(get_outputs(source)[position] for source in node.sources)
-            known = ((number, each) for number, each in outputs if each.type is not None and each.type == column.type)
+            inner = enumerate(nodes.get_outputs(source)[position] for source in node.sources)
+            known = ((number, each) for number, each in inner if each.type is not None and each.type == column.type)
             return tuple((number, each.column) for number, each in known)
-        case Join():
+        case nodes.Join():
             return _descend_into_join(node, column)
         case _:
             return ()
 
 
-def _descend_into_join(join: Join, column: Column) -> _Descent:
+def _descend_into_join(join: nodes.Join, column: Column) -> _Descent:
     """Descend to the column's own side, if the join preserves its values, and to equal columns of the other side."""
-    is_left = any(output.name == column.path[0] for output in get_outputs(join.left))
+    is_left = any(output.name == column.path[0] for output in nodes.get_outputs(join.left))
     keeps = ("inner", "cross", "left", "semi", "anti") if is_left else ("inner", "cross", "right")
     if join.kind not in keeps:
         return ()
@@ -290,11 +263,13 @@ def _descend_into_join(join: Join, column: Column) -> _Descent:
     return tuple(into)
 
 
-def _push_dynamic_filter(node: Node, column: Column, dynamic: _DynamicFilter, context: Context) -> Node | None:
+def _push_dynamic_filter(
+    node: nodes.Node, column: Column, dynamic: _DynamicFilter, context: Context
+) -> nodes.Node | None:
     """Return the node with a dynamic filter in the scans that it reaches; None if no scan supports it."""
-    if isinstance(node, TableScan):
+    if isinstance(node, nodes.TableScan):
         return _push_into_scan(node, column, dynamic, context)
-    sources = list(get_sources(node))
+    sources = list(nodes.get_sources(node))
     has_changed = False
     for number, own in _descend(node, column):
         predicate = _rewrite_for(dynamic.predicate, column, own)
@@ -304,7 +279,7 @@ def _push_dynamic_filter(node: Node, column: Column, dynamic: _DynamicFilter, co
         if changed is not None:
             sources[number] = changed
             has_changed = True
-    return replace_sources(node, tuple(sources)) if has_changed else None
+    return nodes.replace_sources(node, tuple(sources)) if has_changed else None
 
 
 def _rewrite_for(predicate: Expr, column: Column, other: Column) -> Expr | None:
@@ -325,7 +300,9 @@ def _is_tested_by_row(predicate: Expr, max_keys: int) -> bool:
             return True
 
 
-def _push_into_scan(scan: TableScan, column: Column, dynamic: _DynamicFilter, context: Context) -> Node | None:
+def _push_into_scan(
+    scan: nodes.TableScan, column: Column, dynamic: _DynamicFilter, context: Context
+) -> nodes.Node | None:
     if (scan.is_protected and not is_leakproof(dynamic.predicate)) or not context.is_equivalent_on_engine(
         dynamic.predicate
     ):
@@ -448,28 +425,30 @@ def _to_numbers(ordered: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64
 
 # --- Dynamic filters: the smaller side of a join runs first, and its keys prune the other side ------------------------
 
-Run = Callable[[Node, int], "pa.Table | None"]
+Run = Callable[[nodes.Node, int], "pa.Table | None"]
 """Runs a plan to an Arrow table whose columns are named by column ids; None if it has more rows than the limit."""
 
 
-def apply_dynamic_filters(plan: Node, context: Context, run: Run) -> Node:
+def apply_dynamic_filters(plan: nodes.Node, context: Context, run: Run) -> nodes.Node:
     """Return the plan with dynamic filters applied: in such a join the smaller side is replaced by its rows."""
-    if isinstance(plan, Join) and plan.dynamic_filter_side is not None:
+    if isinstance(plan, nodes.Join) and plan.dynamic_filter_side is not None:
         plan = _apply_dynamic_filter(plan, context, run)
-    sources = tuple(apply_dynamic_filters(source, context, run) for source in get_sources(plan))
-    return replace_sources(plan, sources)
+    sources = tuple(apply_dynamic_filters(source, context, run) for source in nodes.get_sources(plan))
+    return nodes.replace_sources(plan, sources)
 
 
-def _apply_dynamic_filter(join: Join, context: Context, run: Run) -> Node:
+def _apply_dynamic_filter(join: nodes.Join, context: Context, run: Run) -> nodes.Node:
     plain = replace(join, dynamic_filter_side=None)
     small = join.right if join.dynamic_filter_side == "left" else join.left
     side = 1 if join.dynamic_filter_side == "left" else 0
-    outputs = get_outputs(small)
-    passed = tuple(Named(output.name, output.column) for output in outputs)
-    keys = tuple(Named(f"key {number}", pair[side]) for number, pair in enumerate(join.criteria))
-    rows = run(apply_dynamic_filters(Project(small, (*passed, *keys)), context, run), context.tuning.max_build_rows)
+    outputs = nodes.get_outputs(small)
+    passed = tuple(nodes.Named(output.name, output.column) for output in outputs)
+    keys = tuple(nodes.Named(f"key {number}", pair[side]) for number, pair in enumerate(join.criteria))
+    rows = run(
+        apply_dynamic_filters(nodes.Project(small, (*passed, *keys)), context, run), context.tuning.max_build_rows
+    )
     if rows is None:
         return plain
-    held = Values(rows.select(range(len(outputs))), outputs)
+    held = nodes.Values(rows.select(range(len(outputs))), outputs)
     other = push_dynamic_filters(join, rows.select(range(len(outputs), rows.num_columns)), context)
     return replace(plain, left=other, right=held) if side else replace(plain, left=held, right=other)

@@ -7,28 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tamis.query.plan.nodes import (
-    UNLIMITED,
-    Aggregate,
-    Filter,
-    Limit,
-    Node,
-    Project,
-    Sort,
-    TableScan,
-    TopN,
-    Union,
-    Values,
-)
+from tamis.query.plan import nodes
 from tamis.query.plan.optimizer import Context
 
 
 class PushLimitThroughUnion:
     name = "push_limit_through_union"
 
-    def apply(self, node: Node, context: Context) -> Node | None:
+    def apply(self, node: nodes.Node, context: Context) -> nodes.Node | None:
         match node:
-            case Limit(Union() as union, count, offset) if count < UNLIMITED:
+            case nodes.Limit(nodes.Union() as union, count, offset) if count < nodes.UNLIMITED:
                 wanted = count + offset
                 sources = tuple(_limit_source(source, wanted, context) for source in union.sources)
                 if all(new is old for new, old in zip(sources, union.sources, strict=True)):
@@ -38,28 +26,28 @@ class PushLimitThroughUnion:
                 return None
 
 
-def _limit_source(source: Node, count: int, context: Context) -> Node:
+def _limit_source(source: nodes.Node, count: int, context: Context) -> nodes.Node:
     known = find_row_bound(source, context)
-    return source if known is not None and known <= count else Limit(source, count)
+    return source if known is not None and known <= count else nodes.Limit(source, count)
 
 
 # --- Upper bounds of the number of rows that a node returns -----------------------------------------------------------
 
 
-def find_row_bound(node: Node, context: Context) -> int | None:
+def find_row_bound(node: nodes.Node, context: Context) -> int | None:
     """Return an upper bound of the number of rows of a node; None if it is unknown."""
     while True:
         match node:
-            case TableScan():
+            case nodes.TableScan():
                 return context.properties(node).rows
-            case Values():
+            case nodes.Values():
                 return int(node.rows.num_rows)
-            case Limit() | TopN():
-                below = find_row_bound(node.source, context) if not isinstance(node.source, TableScan) else None
+            case nodes.Limit() | nodes.TopN():
+                below = find_row_bound(node.source, context) if not isinstance(node.source, nodes.TableScan) else None
                 return node.count if below is None else min(node.count, below)
-            case Aggregate(keys=()):
+            case nodes.Aggregate(keys=()):
                 return 1
-            case Filter() | Project() | Sort() | Aggregate():
+            case nodes.Filter() | nodes.Project() | nodes.Sort() | nodes.Aggregate():
                 node = node.source
             case _:
                 return None
