@@ -24,7 +24,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +34,7 @@ from tamis import types
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
 from tamis.expr.nodes import TRUE
 from tamis.expr.patterns import find_successor_of_prefix
-from tamis.expr.wire.expression_json import schema_from_text, schema_to_text
+from tamis.expr.wire.expression_json import schema_from_text
 from tamis.formats.jobs import Arguments, read_table
 from tamis.index.bloom_bits import (
     build_filter,
@@ -51,7 +50,7 @@ from tamis.io.storage import Storage, open_storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.footer import Footer, load_footer
-from tamis.parquet.footer.leaves import FileSchema, Leaf
+from tamis.parquet.footer.leaves import Leaf
 from tamis.parquet.footer.statistics import collect_metadata, list_row_counts
 from tamis.parquet.indexes.bloom_filter import Array
 from tamis.parquet.indexes.page_units import read_page_indexes
@@ -129,7 +128,6 @@ class FileAggregator:
 
 
 def _to_sortable(bounds: pa.Array) -> pa.Array:
-    """Return the bounds in a type that Arrow can sort."""
     if pa.types.is_float16(bounds.type):
         return bounds.cast(pa.float32())
     if pa.types.is_decimal(bounds.type) and bounds.type.bit_width < 128:
@@ -173,24 +171,6 @@ _TRAILER = 8  # behind the footer: its length, then the magic
 _Unreadable = (CorruptFile, MissingFile, UnsupportedFeature)
 
 
-def make_collection_arguments(
-    schema: pa.Schema,
-    partition_columns: Sequence[str],
-    names: ColumnMapping | None,
-    spec: IndexSpec,
-    *,
-    with_schemas: bool,
-) -> dict[str, Any]:
-    """Return the arguments that all calls share, as JSON values."""
-    return {
-        "schema": schema_to_text(schema),
-        "partition_columns": list(partition_columns),
-        "names": None if names is None else names.to_json(),
-        "spec": spec.to_dict(),
-        "with_schemas": with_schemas,
-    }
-
-
 @dataclass(frozen=True)
 class EntryCollector:
     """Collects the entries of files: the table, and what to record of its files."""
@@ -211,8 +191,12 @@ class EntryCollector:
         read = [(file, *found) for file, found in zip(wanted, each, strict=True) if not isinstance(found, str)]
         reasons = [found for found in each if isinstance(found, str)]
         footers = [footer for _, footer, _ in read]
+        # Without metadata of its writer, which differs from file to file and is not needed.
         serialised = {
-            schema: _serialise_schema(schema) for schema in dict.fromkeys(footer.schema for footer in footers)
+            schema: pa.schema([pa.field(field.name, field.type, field.nullable) for field in schema.arrow])
+            .serialize()
+            .to_pybytes()
+            for schema in dict.fromkeys(footer.schema for footer in footers)
         }
         schemas: dict[bytes, int] = {}
         numbers = [schemas.setdefault(serialised[footer.schema], len(schemas)) for footer in footers]
@@ -246,7 +230,13 @@ class EntryCollector:
     ) -> pa.Table:
         counts = np.array([footer.metadata.num_row_groups for footer in footers], np.int64)
         groups = self._read_groups(footers)
-        counted = self._collect_nan_counts(values)
+        counted = {
+            column.metadata_name("nan_count"): pa.array(
+                [count for each in values for count in each.nan_counts[column]], types.LONG
+            )
+            for column in self.spec.columns
+            if column.counts_nan
+        }
         parquet = [ParquetFile(self.storage, *file, footer) for file, footer in zip(files, footers, strict=True)]
         with_pages = add_page_bounds(groups, parquet, self.spec.columns, self.storage.threads)
         of_files = FileAggregator(counts).aggregate({**with_pages, **counted}, self.spec.columns)
@@ -272,16 +262,6 @@ class EntryCollector:
         }
         columns[SIZES] = pa.array([_read_leaf_sizes(footer) for footer in footers], pa.list_(types.LONG))
         return pa.table(columns)
-
-    def _collect_nan_counts(self, values: Sequence[ValueStatistics]) -> dict[str, pa.Array]:
-        """Return the NaN counts of all row groups, by the names of the index."""
-        return {
-            column.metadata_name("nan_count"): pa.array(
-                [count for each in values for count in each.nan_counts[column]], types.LONG
-            )
-            for column in self.spec.columns
-            if column.counts_nan
-        }
 
     def _read_groups(self, footers: Sequence[Footer]) -> dict[str, pa.Array]:
         """Return the footers' metadata of all row groups in file order, by the names of the index."""
@@ -327,12 +307,6 @@ def _make_collector(arguments: Arguments) -> EntryCollector:
         IndexSpec.from_dict(arguments["spec"]),
         arguments["with_schemas"],
     )
-
-
-def _serialise_schema(schema: FileSchema) -> bytes:
-    """Return the schema of a file without metadata of its writer, which differs from file to file and is not needed."""
-    fields = [pa.field(field.name, field.type, field.nullable) for field in schema.arrow]
-    return bytes(pa.schema(fields).serialize().to_pybytes())
 
 
 def _read_leaf_sizes(footer: Footer) -> list[int] | None:

@@ -170,7 +170,6 @@ class Entries:
         return pa.concat_arrays(arrays).take(pa.array(indices, types.LONG))
 
     def _locate(self, rows: Rows) -> tuple[list[RowGroupPosition], list[int]]:
-        """Return the part and row group of each entry, and its position there."""
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         local = rows - self._starts[owners]
         groups, within = local // FILES_PER_ROW_GROUP, local % FILES_PER_ROW_GROUP

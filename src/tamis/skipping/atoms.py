@@ -48,7 +48,6 @@ def _get_written_name(call: Call) -> str:
 
 
 def _explain_missing_bounds(call: Call, args: tuple[Known, ...]) -> Reason | None:
-    """Return why a value has no bounds; None if it has."""
     found = args and all(known[1] is not None for known in args)
     return None if found else lambda: f"function on column: {to_display_sql(call)}"
 

@@ -378,12 +378,10 @@ _Cut: TypeAlias = tuple[Any, ...]
 
 
 def _cut_before(each: ValueRange) -> _Cut:
-    """Return the cut at which a range begins."""
     return (-1,) if each.lower is None else (0, sort_key(each.lower.value), 0 if each.includes_lower else 1)
 
 
 def _cut_after(each: ValueRange) -> _Cut:
-    """Return the cut at which a range ends."""
     return (1,) if each.upper is None else (0, sort_key(each.upper.value), 1 if each.includes_upper else 0)
 
 

@@ -129,7 +129,7 @@ def rewrite(predicate: Expr, refine: Refine | None = None) -> tuple[Conjunct, ..
 
 def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column], refine: Refine | None) -> Conjunct:
     failures = _Failures()
-    outermost = {id(part) for part in _find_parts(predicate)}
+    outermost = {id(node) for node in walk(predicate, get_conditions) if not is_logic(node)}
 
     def answer(node: Expr, args: tuple[_NodeResult, ...]) -> _NodeResult:
         found = _answer(node, args, id(node) in outermost, failures)
@@ -152,11 +152,6 @@ def answer_predicate(predicate: Expr) -> Answers:
     """Return the answers of a predicate that does not fail for any row."""
     failures = _Failures()
     return fold(predicate, lambda node, args: _answer(node, args, False, failures)).answers
-
-
-def _find_parts(predicate: Expr) -> list[Expr]:
-    """Return the predicates that AND, OR and NOT combine."""
-    return [node for node in walk(predicate, get_conditions) if not is_logic(node)]
 
 
 @dataclass(frozen=True, slots=True)

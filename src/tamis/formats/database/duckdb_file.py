@@ -152,7 +152,6 @@ class DuckDBDatabase:
 
     @contextmanager
     def _wrap_errors(self) -> Iterator[None]:
-        """Raise DuckDB's errors as errors that state the database's location."""
         import duckdb
 
         try:
@@ -204,7 +203,6 @@ def _walk_leaf_types(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
 
 
 def _list_inner_types(kind: DuckDBPyType) -> list[DuckDBPyType]:
-    """Return the types inside a list, an array, a struct or a map."""
     if kind.id not in ("list", "array", "struct", "map"):
         return []
     # The children of an array include its size.

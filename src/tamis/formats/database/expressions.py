@@ -172,7 +172,7 @@ class Translator:
 
     def _are_comparable(self, *operands: TypedSql) -> bool:
         """Return whether values compare in the database as they do in Tamis. NULL is comparable with every value."""
-        families = {typed.family for typed in operands if not _is_null_literal(typed)}
+        families = {typed.family for typed in operands if typed.literal is None or not typed.literal.is_null}
         return len(families) == 1 and None not in families
 
     def _translate_in(self, value: TypedSql, items: tuple[Expr, ...]) -> TypedSql | None:
@@ -272,10 +272,6 @@ def _is_widening_cast(target: pa.DataType, source: pa.DataType) -> bool:
 
 def _is_condition(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_boolean(data_type) or pa.types.is_null(data_type))
-
-
-def _is_null_literal(typed: TypedSql) -> bool:
-    return typed.literal is not None and typed.literal.is_null
 
 
 _ATOMS = (exp.Column, exp.Literal, exp.Paren, exp.Null, exp.Boolean, exp.Cast)

@@ -50,8 +50,6 @@ def can_push_filter(query: Query, condition: Expr, dialect: Dialect) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """The FROM clause of a query: its SQL, its columns, and the relation that is joined to it."""
-
     sql: exp.Expr
     columns: dict[str, SourceColumn]
     joined: exp.Expr | None = None
@@ -102,11 +100,10 @@ class _Writer:
             case Query():
                 alias = self._next_alias()
                 inner = self.select(source, is_outermost=False)
-                return (
-                    None
-                    if inner is None
-                    else _Relation(_make_subquery(inner, alias), _bind_columns(alias, source.columns))
-                )
+                if inner is None:
+                    return None
+                subquery = inner.subquery(exp.to_identifier(alias, quoted=True), copy=False)
+                return _Relation(subquery, _bind_columns(alias, source.columns))
             case QueryJoin():
                 left, right = self._write_source(source.left), self._write_source(source.right)
                 if left is None or right is None:
@@ -221,10 +218,6 @@ def _write_casts(sql: exp.Expr, casts: tuple[str, ...]) -> exp.Expr:
         # The type name is copied verbatim, because sqlglot does not support every database type.
         sql = exp.Cast(this=sql, to=exp.Var(this=each))
     return sql
-
-
-def _make_subquery(inner: exp.Select, alias: str) -> exp.Expr:
-    return inner.subquery(exp.to_identifier(alias, quoted=True), copy=False)
 
 
 def _add_alias(sql: exp.Expr | None, column: DatabaseColumn) -> exp.Expr | None:

@@ -96,7 +96,6 @@ class TableMetadata:
         return {each.name: each for each in self.fields}
 
     def _find_fields(self, path: Sequence[str]) -> list[DeltaField] | None:
-        """Return the fields along a logical path, outermost first."""
         fields: list[DeltaField] = []
         for part in path:
             found = fields[-1].get_child(part) if fields else self.fields_by_name.get(part)
@@ -270,8 +269,6 @@ def parse_fields(text: Any, location: str, *, is_mapped: bool, by_id: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class _SchemaParser:
-    """Parses the schema of one table; errors name the field that is invalid."""
-
     location: str
     is_mapped: bool
     by_id: bool
@@ -399,7 +396,6 @@ class _SchemaParser:
 
 
 def _find_duplicates(values: Sequence[Value]) -> list[Value]:
-    """Return the values that occur more than once."""
     return [value for value, count in Counter(values).items() if count > 1]
 
 

@@ -286,7 +286,6 @@ def _write_single_block(schema: str, count: int, body: bytes) -> bytes:
 
 
 def _encode_number(value: int) -> bytes:
-    """Encode a non-negative number as a zigzag varint."""
     rest = value << 1
     found = bytearray()
     while rest >= 0x80:
@@ -529,7 +528,6 @@ def _make_array_decoder(decode: Decode) -> Decode:
 
 
 def _decode_entry(data: _Reader) -> tuple[str, bytes]:
-    """Return an entry of the file metadata."""
     return data.take(data.read_number()).decode(errors="replace"), data.take(data.read_number())
 
 

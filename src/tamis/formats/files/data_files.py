@@ -210,8 +210,6 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """The columns to read from a file."""
-
     schema: pa.Schema
     names: ColumnMapping | None
     constants: Constants

@@ -171,7 +171,6 @@ def _list_files(
 
 
 def _write_values(columns: Sequence[str], texts: Sequence[pa.StringArray], rows: int) -> pa.StringArray:
-    """Return partition values as JSON, one object for each row."""
     count = len(columns)
     by_row = np.arange(count * rows).reshape(count, rows).T.ravel()
     keys = pa.concat_arrays([pa.array([], types.STRING), *(pa.repeat(pa.scalar(each), rows) for each in columns)])

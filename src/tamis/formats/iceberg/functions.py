@@ -158,7 +158,6 @@ def read_manifest_file_arrow_ffi(
 
 
 def _resolve_filters(table: IcebergTable, filter: PartitionFilter | None) -> Mapping[int, PartitionFilter]:
-    """Return the filter for each partition spec; empty without one."""
     from tamis.formats.iceberg.partitioning.specs import resolve_filter
 
     return {} if filter is None else resolve_filter(filter, table.layout.specs, table.name)

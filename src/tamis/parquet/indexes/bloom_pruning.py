@@ -125,7 +125,6 @@ def _check_location(location: tuple[int, int | None] | None, file_size: int) -> 
 
 
 def _read_ranges(file: RangedFile, wanted: list[list[tuple[int, int]]]) -> list[list[pa.Buffer]]:
-    """Read the ranges of all requests in one round."""
     buffers = iter(file.read([each for ranges in wanted for each in ranges]))
     return [[next(buffers) for _ in ranges] for ranges in wanted]
 

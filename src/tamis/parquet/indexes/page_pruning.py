@@ -117,8 +117,6 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class _LevelResult:
-    """The row ranges that a level kept."""
-
     remaining: Remaining
     total: int
     """The number of row ranges before pruning, after the level had split them."""
@@ -358,7 +356,6 @@ class RowRangePruner:
         yield from found
 
     def _read_page_indexes(self, groups: Iterable[int]) -> PageIndexes:
-        """Read the page indexes of some row groups; they are cached."""
         leaves = [(column, leaf) for column in self._filter.columns if (leaf := self._find_leaf(column)) is not None]
         with_statistics: list[ColumnLeaf] = [(group, column, leaf) for group in groups for column, leaf in leaves]
         return read_page_indexes(
@@ -625,7 +622,6 @@ class Remaining:
         return tuple(groups[is_first].tolist())
 
     def _slice_of_group(self, row_group: int) -> slice:
-        """Return the positions of a row group's row ranges."""
         first, last = np.searchsorted(self.row_groups, (row_group, row_group + 1))
         return slice(int(first), int(last))
 

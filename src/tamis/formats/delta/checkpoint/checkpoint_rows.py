@@ -91,7 +91,6 @@ def _read_adds(
     content: pa.Buffer | None,
     keep_row_group: KeepRowGroup | None,
 ) -> Iterator[pa.StructArray]:
-    """Yield the `add` actions, batch by batch."""
     for row_group in range(footer.metadata.num_row_groups):
         if is_all_null(footer, row_group, _PATH):
             continue

@@ -214,7 +214,6 @@ def _read_run(storage: Storage, files: Sequence[LogFile], first: int) -> tuple[m
 
 
 def _join(buffers: Sequence[pa.Buffer]) -> tuple[memoryview, npt.NDArray[np.int64]]:
-    """Return the concatenated bytes of files, and the end of each: one byte after its content."""
     # The last line of a file may lack its line break, and must not continue in the next file.
     content = memoryview(buffers[0] if len(buffers) == 1 else b"\n".join(buffers))
     return content, np.cumsum([buffer.size + 1 for buffer in buffers], dtype=np.int64)

@@ -203,7 +203,6 @@ def _add_missed(listing: LogListing) -> LogListing:
 
 
 def _match_names(files: pa.Table, part: str, pattern: str) -> list[dict[str, object]]:
-    """Return the files whose names match a pattern, with its groups. Empty files are left out."""
     # Most logs have few such files: searching for a substring first is faster than matching all names of a long log.
     files = files.filter(pc.match_substring(files["name"], part))
     if not files.num_rows:

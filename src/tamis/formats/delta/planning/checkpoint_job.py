@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from tamis.errors import TamisError, format_count
+from tamis.errors import format_count
 from tamis.expr.nodes import Column
 from tamis.formats.constants import name_partition
 from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
@@ -36,7 +36,6 @@ from tamis.formats.delta.planning.file_batches import (
 )
 from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.planning.partition_values import (
-    TypedPartitionValues,
     get_partition_strings,
     make_unreadable_value_error,
 )
@@ -93,13 +92,14 @@ def _run_job(
 
 
 def _make_arguments(snapshot: Snapshot, request: Request) -> dict[str, Any]:
-    touched = snapshot.changes.touched
+    keys = snapshot.changes.touched
+    touched = base64.b64encode(Item.from_table(pa.table({"key": keys})).value).decode() if len(keys) else None
     return {
         **storage_to_arguments(snapshot.storage),
         "metadata": metadata_to_json(snapshot.metadata),
         "version": snapshot.version,
         "request": request.asked.to_json(),
-        "touched": _keys_to_text(touched) if len(touched) else None,
+        "touched": touched,
     }
 
 
@@ -213,10 +213,6 @@ def metadata_from_json(given: Mapping[str, Any]) -> TableMetadata:
     return TableMetadata(**{**given, "fields": fields, "partition_columns": tuple(given["partition_columns"])})
 
 
-def _keys_to_text(keys: pa.Array) -> str:
-    return base64.b64encode(Item.from_table(pa.table({"key": keys})).value).decode()
-
-
 def _read_touched(arguments: Arguments) -> pa.Array | None:
     text = arguments["touched"]
     return None if text is None else read_table(base64.b64decode(text))["key"].combine_chunks()
@@ -300,13 +296,13 @@ def _to_files(batch: FileBatch, log: LogColumns, columns: Sequence[Column]) -> F
         for name in batch.metadata.partition_columns:
             texts = get_partition_strings(batch.partition_values, name, batch.metadata)
             partitions = partitions.append_column(make_partition_text(name).name, texts.take(codes))
-    return FilesWithStatistics(files, statistics, partitions, _find_errors(typed, batch.metadata))
-
-
-def _find_errors(typed: TypedPartitionValues, metadata: TableMetadata) -> dict[int, TamisError]:
-    """Return the errors of files with a partition value that is invalid for its type."""
-    return {
-        int(row): make_unreadable_value_error(texts[int(row)].as_py(), name, metadata)
-        for name, texts in typed.wrong.items()
-        for row in np.flatnonzero(np.asarray(texts.is_valid()))
-    }
+    return FilesWithStatistics(
+        files,
+        statistics,
+        partitions,
+        {
+            int(row): make_unreadable_value_error(texts[int(row)].as_py(), name, batch.metadata)
+            for name, texts in typed.wrong.items()
+            for row in np.flatnonzero(np.asarray(texts.is_valid()))
+        },
+    )

@@ -47,7 +47,7 @@ class FilePart:
     @property
     def key(self) -> Hashable:
         """A key that identifies the result of `read`."""
-        return (self.source_key, self.newer if self._is_touched else None)
+        return (self.source_key, None if self.touched is None or not len(self.touched) else self.newer)
 
     @property
     def path(self) -> str | None:
@@ -58,10 +58,6 @@ class FilePart:
     def location(self) -> str:
         """The location of the part, for messages."""
         return self.storage.format_path(self.file.path) if self.file is not None else f"commits of {self.storage.uri}"
-
-    @property
-    def _is_touched(self) -> bool:
-        return self.touched is not None and len(self.touched) > 0
 
     def read(
         self,

@@ -304,7 +304,6 @@ class PartPruner:
             cache_batches(part, self._metadata, kept)
 
     def _make_skipper(self) -> RowGroupSkipper | None:
-        """Return the skipper for row groups of a checkpoint; None if the filter cannot skip any."""
         request = self._request
         conjuncts = request.partition_conjuncts or request.predicate.conjuncts
         if not conjuncts or not (request.by_partitions or request.by_statistics):
@@ -401,7 +400,15 @@ class PartPruner:
             parts = np.split(chosen, np.searchsorted(chosen, starts[1:-1]))
             statistics = self._decode_statistics(units, parts, starts)
             rows = statistics[ROW_COUNT.name]
-            logical = compute_logical_rows(rows, _count_deleted(units, parts, starts))
+            logical = compute_logical_rows(
+                rows,
+                pa.concat_arrays(
+                    [
+                        batch.count_deleted(pa.array(own - start))
+                        for (_, batch, _), own, start in zip(units, parts, starts, strict=False)
+                    ]
+                ),
+            )
             after_partitions = replace(after_partitions, rows=sum_rows(logical))
         if request.by_statistics and len(chosen):
             own_codes = values.codes[chosen]
@@ -525,7 +532,6 @@ def _select_files(
     starts: npt.NDArray[np.int64],
     rows: pa.Array | None,
 ) -> pa.Table:
-    """Return the chosen files of batches, with their row counts where known."""
     found = []
     done = 0
     for (_, batch, _), own, start in zip(units, chosen, starts, strict=False):
@@ -534,18 +540,6 @@ def _select_files(
         if len(own):
             found.append(batch.select_files(own - start, row_counts))
     return pa.concat_tables(found) if found else PRUNED_FILE_SCHEMA.empty_table()
-
-
-def _count_deleted(
-    units: Sequence[Unit], chosen: Sequence[npt.NDArray[np.int64]], starts: npt.NDArray[np.int64]
-) -> pa.Array:
-    """Return the number of rows that deletion vectors delete in each of the chosen files."""
-    return pa.concat_arrays(
-        [
-            batch.count_deleted(pa.array(own - start))
-            for (_, batch, _), own, start in zip(units, chosen, starts, strict=False)
-        ]
-    )
 
 
 def _sum_sizes(sizes: pa.Array, keep: Bits) -> Sizes:

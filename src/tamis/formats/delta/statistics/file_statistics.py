@@ -149,7 +149,6 @@ def _extract_row_count(sources: Sequence[pa.StructArray]) -> pa.Int64Array:
 
 
 def _set_null_unless(condition: pa.BooleanArray, counts: pa.Array | pa.Scalar) -> pa.Array:
-    """Return the counts where a condition holds, null elsewhere."""
     return pc.if_else(condition, counts, pa.scalar(None, types.LONG))
 
 

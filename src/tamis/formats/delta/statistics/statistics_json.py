@@ -216,7 +216,6 @@ def _read_one(text: str, data_type: pa.StructType) -> dict[str, Any] | None:
 
 
 def _convert(value: Any, data_type: pa.DataType, statistic: str) -> Any:
-    """Convert a JSON value to a type; None if it is not valid."""
     if not pa.types.is_struct(data_type):
         return _CONVERTERS[data_type.id](value, data_type, statistic)
     if not isinstance(value, dict):

@@ -201,7 +201,6 @@ class DeleteReader:
         return DeletedValues(paths, keys.group_by(keys.column_names, use_threads=False).aggregate([]))
 
     def _read_keys(self, storage: Storage, ids: Ids, files: Sequence[DeleteFile]) -> list[pa.Table]:
-        """Return the rows of equality delete files."""
         columns = self._get_columns(ids)
 
         def read(file: DeleteFile) -> pa.Table:

@@ -86,7 +86,6 @@ def _make_opened(
 
 
 def _read_newest(storage: Storage) -> Metadata:
-    """Read the newest metadata of a folder."""
     folder = f"{storage.root.rstrip('/')}/{FOLDER}"
     try:
         listing = list_directory(storage, folder)

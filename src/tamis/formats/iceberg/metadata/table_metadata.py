@@ -125,7 +125,6 @@ def _read_sort_fields(given: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
 
 
 def _read_snapshots(given: Mapping[str, Any], location: str) -> dict[int, dict[str, Any]]:
-    """Return the snapshots by id."""
     found = given.get("snapshots") or []
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise make_corrupt_metadata_error(
@@ -141,7 +140,6 @@ def _read_snapshots(given: Mapping[str, Any], location: str) -> dict[int, dict[s
 
 
 def _read_schemas(given: Mapping[str, Any], location: str) -> dict[int, Mapping[str, Any]]:
-    """Return the schemas as JSON, by schema id."""
     listed = given.get("schemas") or [given.get("schema")]
     found: dict[int, Mapping[str, Any]] = {}
     for each in listed if isinstance(listed, list) else (None,):

@@ -272,7 +272,7 @@ def _convert_values(values: pa.Array, result: pa.DataType, location: str, name: 
     source = values.type
     if is_of_unknown_type(values):
         return pa.nulls(len(values), result)
-    if pa.types.is_integer(source) and _is_integer_based(result):
+    if pa.types.is_integer(source) and (pa.types.is_integer(result) or pa.types.is_temporal(result)):
         return _convert_integers(values, result)
     if pa.types.is_floating(source) and pa.types.is_floating(result) and source.bit_width <= result.bit_width:
         return values.cast(result)
@@ -286,10 +286,6 @@ def _convert_values(values: pa.Array, result: pa.DataType, location: str, name: 
         f"{location} has partition values of the type {source} in '{name}', expected {types.type_name(result)}: "
         "they are incompatible with its partition spec"
     )
-
-
-def _is_integer_based(result: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(result) or pa.types.is_temporal(result))
 
 
 def _convert_integers(values: pa.Array, result: pa.DataType) -> pa.Array:

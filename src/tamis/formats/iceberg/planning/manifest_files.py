@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile, TableError, TamisError
+from tamis.errors import CorruptFile, TamisError
 from tamis.expr.nodes import Column, find_columns
 from tamis.formats.constants import make_absent_type, make_absent_values, name_absent, name_partition
 from tamis.formats.errors import make_corrupt_snapshot_error
@@ -201,7 +201,16 @@ class FilePruner:
             rows = to_single_array(files["record_count"])
             for name, values in compute_statistics_bounds(files, self._request.statistics_ids, rows).items():
                 found = found.append_column(STATISTICS_PREFIX + name, values)
-        return PrunedFiles(found, matched, metrics, _find_unreadable(spec, given, chosen))
+        return PrunedFiles(
+            found,
+            matched,
+            metrics,
+            {
+                column.path[0]: _make_value_error(column, given.location)
+                for field, column in spec.identity
+                if field.field_id in given.wrong and np.asarray(given.wrong[field.field_id])[chosen].any()
+            },
+        )
 
     def _drop_unconfirmed(
         self, spec: Spec, files: pa.Table, conjuncts: Sequence[Conjunct], matched: npt.NDArray[np.bool_]
@@ -275,15 +284,6 @@ def _make_value_error(column: Column, location: str) -> CorruptFile:
         f"'{location}' has a partition value of column {column.name!r} that is not a valid {kind}. Queries that do not "
         "need the column still work"
     )
-
-
-def _find_unreadable(spec: Spec, given: PartitionedFiles, files: npt.NDArray[np.int64]) -> dict[str, TableError]:
-    """Return the identity columns whose partition value is invalid in some of the files, each with its error."""
-    return {
-        column.path[0]: _make_value_error(column, given.location)
-        for field, column in spec.identity
-        if field.field_id in given.wrong and np.asarray(given.wrong[field.field_id])[files].any()
-    }
 
 
 def read_entries(

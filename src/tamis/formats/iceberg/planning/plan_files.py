@@ -158,7 +158,6 @@ def _prune_manifests(
 
 
 def _add_deletes(files: pa.Table, deletes: pa.Table, layout: Layout, relocation: Relocation) -> pa.Table:
-    """Return data files with their deletes, and with their row counts after deletes."""
     paths = relocation.resolve_all(deletes["location"])
     sizes = relocation.look_up_sizes(paths, to_single_array(deletes["size"]))
     assigned = assign_deletes(
@@ -287,7 +286,6 @@ def make_listing(
 
 
 def _add_notes(level: LevelReport, notes: Sequence[str]) -> LevelReport:
-    """Add notes to the level of manifests."""
     if not notes or level.level != "manifests":
         return level
     return replace(level, note="; ".join([*([level.note] if level.note else []), *notes]))
