@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from tamis.formats.jobs import Planning
 from tamis.formats.source import FileIndex, TableSource
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import check_storage_options
-from tamis.parquet.footer.leaves import Int96
+from tamis.parquet.footer.leaves import Int96, check_int96
 from tamis.skipping.handler import ExpressionHandler, check_handler
 from tamis.tuning import Tuning, check_tuning
 
@@ -65,9 +65,9 @@ def attach_catalog(
     """
     check_installed()
     # Imported lazily: Iceberg's dependencies are optional.
-    from tamis.formats.iceberg.catalogs import AttachedIcebergCatalog
+    from tamis.formats.iceberg.catalogs import AttachedIcebergCatalog, open_catalog
 
-    return AttachedIcebergCatalog.of(name, catalog, open_table, names_of)
+    return AttachedIcebergCatalog(name, open_catalog(catalog), open_table, names_of)
 
 
 FORMATS = ("delta", "iceberg", "hive", "parquet")
@@ -118,13 +118,12 @@ def open_source(
             f"no table format {format!r}.{suggest_name(format, FORMATS)} Formats: {', '.join(FORMATS)}"
         )
     if partitioning is not None:
-        from tamis.formats.hive.discovery import check_partitioning
+        from tamis.formats.hive.partition_types import check_partitioning
 
         check_partitioning(partitioning)
     check_flags(merge_schema=merge_schema, allow_outside=allow_outside, relocate=relocate)
     check_storage_options(storage_options)
-    if int96 not in get_args(Int96):
-        raise InvalidArgument(f"int96 must be {' or '.join(map(repr, get_args(Int96)))}, found {int96!r}")
+    check_int96(int96)
     if not isinstance(uri, str | os.PathLike):
         raise make_argument_error("uri", "the path or the URI of a table", uri)
     chosen = _Snapshot(snapshot_id if version is None else version, timestamp, ref)
@@ -136,7 +135,11 @@ def open_source(
         """Raise an error for an argument that an Iceberg table does not have, or if pyiceberg is missing."""
         own = {"merge_schema": merge_schema or None, "int96": chosen_int96, "partitioning": partitioning}
         _refuse_given("an Iceberg table", **own)
-        _refuse_index(index)
+        if index not in (None, False):
+            raise InvalidArgument(
+                "index= was given, and an Iceberg table has no index: its manifests have the statistics of its files. "
+                "Open it without index="
+            )
         if version is not None and snapshot_id is not None:
             raise InvalidArgument("version= is the id of a snapshot of an Iceberg table: give it or snapshot_id=")
         check_installed()
@@ -217,14 +220,6 @@ def _refuse_given(kind: str, **given: object) -> None:
     asked = [name for name, value in given.items() if value is not None]
     if asked:
         raise UnsupportedFeature(f"{asked[0]}= was given, which {kind} does not have: open it without {asked[0]}=")
-
-
-def _refuse_index(index: object) -> None:
-    if index not in (None, False):
-        raise InvalidArgument(
-            "index= was given, and an Iceberg table has no index: its manifests have the statistics of its files. Open "
-            "it without index="
-        )
 
 
 def check_timestamp(timestamp: object) -> datetime | str | None:

@@ -35,10 +35,9 @@ from tamis.expr.wire.expression_json import schema_from_text, schema_to_text
 from tamis.index.finding import HIDDEN_FOLDER, INDEX_FOLDER
 from tamis.index.spec import FORMAT, IndexRequest, IndexSpec
 from tamis.io.listing import FileEntry, list_directory
-from tamis.io.open_files import OBJECT_STORES
 from tamis.io.ranges import IMMUTABLE, RangedFile
 from tamis.io.retries import run_with_retries
-from tamis.io.storage import Storage
+from tamis.io.storage import OBJECT_STORES, Storage
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.reading.row_group_reader import read_row_group
 

@@ -61,10 +61,9 @@ from tamis.expr.nodes import (
 )
 from tamis.expr.sql.printer import to_display_sql
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of
-from tamis.skipping.atoms import Reason, answer_boolean, answer_call
+from tamis.skipping.atoms import Range, Reason, answer_boolean, answer_call, compute_range
 from tamis.skipping.handler import CompiledPredicates, ExpressionHandler
 from tamis.skipping.metadata import ROW_COUNT, lower, nan_count, null_count, upper
-from tamis.skipping.ranges import Range, compute_range
 from tamis.types import is_ordered
 
 

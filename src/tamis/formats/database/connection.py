@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import TableError
+from tamis.errors import TableError, make_missing_package_error, to_one_line
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query
 from tamis.formats.database.dialects import Dialect
 
@@ -54,6 +55,18 @@ class Database(Protocol):
     def close(self) -> None:
         """Close the connections that are not in use."""
         ...
+
+
+def load_driver(name: str, what: str) -> Any:
+    """Import a driver of ADBC; `what` is what it opens, for an error that says how to install it."""
+    try:
+        return import_module(f"adbc_driver_{name}.dbapi")
+    except ImportError as error:
+        raise make_missing_package_error(what, "database", f"adbc-driver-{name}") from error
+
+
+def make_query_error(location: str, error: Exception) -> TableError:
+    return TableError(f"{location} did not answer a query: {to_one_line(error)}")
 
 
 def identify_file(path: str) -> Hashable:

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,14 +29,13 @@ from tamis.formats.hive.layout import (
     make_no_files_error,
     make_not_found_error,
 )
-from tamis.formats.hive.names import split_directory_name
 from tamis.formats.hive.partition_types import add_partition_columns
 from tamis.formats.hive.table import DirectoryPruner
-from tamis.formats.hive.tree import DirectoryTree
+from tamis.formats.hive.tree import DirectoryTree, split_directory_name
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer.footer import load_footer
-from tamis.parquet.footer.leaves import Int96
+from tamis.parquet.footer.leaves import Int96, check_int96
 from tamis.skipping.predicate import get_partition_name, make_predicate
 
 
@@ -68,7 +67,7 @@ def table_info(
     """
     check_partition_filter(filter)
     storage = open_storage(uri, storage_options)
-    _check_int96(int96)
+    check_int96(int96)
     layout = HiveLayout.discover(storage, partitioning)
     sample = layout.sample_file
     if sample is None:
@@ -83,11 +82,6 @@ def table_info(
     if predicate.expr == FALSE:
         rows = rows.slice(0, 0)
     return TableInfo(add_partition_columns(data_schema, layout.partition_schema), columns, rows)
-
-
-def _check_int96(int96: object) -> None:
-    if int96 not in get_args(Int96):
-        raise InvalidArgument(f"int96 must be {' or '.join(map(repr, get_args(Int96)))}, found {int96!r}")
 
 
 def _extract_last_names(paths: pa.StringArray, count: int) -> pa.StringArray:

@@ -28,8 +28,14 @@ from tamis.errors import InvalidArgument, PartitionLayoutError, TableNotFound
 from tamis.expr.nodes import Column
 from tamis.formats.constants import name_partition
 from tamis.formats.detect import find_nested_format, reject_other_formats
-from tamis.formats.hive.discovery import Branch, PartitionTypes, find_branch, infer_types, resolve_declared_types
-from tamis.formats.hive.partition_types import parse_values
+from tamis.formats.hive.partition_types import (
+    Branch,
+    PartitionTypes,
+    find_branch,
+    infer_types,
+    parse_values,
+    resolve_declared_types,
+)
 from tamis.formats.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, Children, DirectoryTree
 from tamis.formats.jobs import Planning
 from tamis.io.listing import FileEntry, find_file

@@ -38,8 +38,7 @@ from tamis.formats.jobs import SMALL_READ, Arguments, Item, Planning, read_table
 from tamis.formats.listing_parts import ListingJob
 from tamis.formats.source import FileIndex, FileListing, FilteredFiles, IndexSupport
 from tamis.io.listing import FileEntry
-from tamis.io.open_files import OpenFiles
-from tamis.io.storage import Storage
+from tamis.io.storage import OpenFiles, Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.footer import load_footer
 from tamis.parquet.footer.leaves import Int96

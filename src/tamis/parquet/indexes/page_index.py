@@ -269,23 +269,6 @@ def _read_column_index(data: bytes, position: int) -> tuple[ColumnIndex, int]:
 # --- Pages as units of pruning ---------------------------------------------------------------------------------------
 
 
-def make_page_metadata(
-    index: ColumnIndex | None,
-    pages: PageLocations,
-    column: Column,
-    leaf: Leaf,
-    *,
-    trust_bytes: bool = True,
-    is_ordered: bool = True,
-) -> dict[str, pa.Array]:
-    """Return the metadata of a chunk's pages, one row each, with the names of `tamis.skipping.metadata`.
-
-    `column` is the table's, with the table's type. `is_ordered` says whether the footer has a supported column order
-    for the leaf, and `trust_bytes` whether the writer compares bytes correctly; otherwise there are no bounds.
-    """
-    return make_pages_metadata([(index, pages)], column, leaf, trust_bytes=trust_bytes, is_ordered=is_ordered)
-
-
 def make_pages_metadata(
     chunks: Sequence[tuple[ColumnIndex | None, PageLocations]],
     column: Column,
@@ -294,7 +277,11 @@ def make_pages_metadata(
     trust_bytes: bool = True,
     is_ordered: bool = True,
 ) -> dict[str, pa.Array]:
-    """Return the same as `make_page_metadata` for a leaf in several row groups: the pages of all, concatenated."""
+    """Return the metadata of the pages of a leaf in some row groups, with the names of `tamis.skipping.metadata`.
+
+    `column` is the table's, with the table's type. `is_ordered` says whether the footer has a supported column order
+    for the leaf, and `trust_bytes` whether the writer compares bytes correctly; otherwise there are no bounds.
+    """
     row_counts = np.concatenate([np.empty(0, np.int64), *(pages.row_counts for _, pages in chunks)])
     null_counts, may_have_bounds = _read_null_counts(chunks, leaf, row_counts)
     found = {

@@ -31,7 +31,7 @@ from tamis.parquet.indexes.page_index import (
     PageLocations,
     decode_offset_index,
     get_readable_range,
-    make_page_metadata,
+    make_pages_metadata,
     try_decode_column_index,
 )
 from tamis.parquet.reading.parquet_file import ParquetFile
@@ -186,9 +186,8 @@ def _decode_column_pages(
     index, _ = try_decode_column_index(data, pages, what)
     if index is None:
         return None
-    metadata = make_page_metadata(
-        index,
-        pages,
+    metadata = make_pages_metadata(
+        [(index, pages)],
         column,
         leaf,
         trust_bytes=can_trust_bytes(source.footer.metadata),

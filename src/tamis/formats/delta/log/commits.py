@@ -230,12 +230,14 @@ def _rewrite_one_action_per_line(content: pa.Buffer, location: str) -> pa.Buffer
             f"'{location}' is truncated or damaged: expected a sequence of JSON objects, one for each action: {error}"
         ) from error
     for value in values:
-        if not isinstance(value, dict):
-            raise make_corrupt_log_error(
-                f"'{location}' has a line that is not a JSON object, but {type(value).__name__}"
-            )
+        _check_object(value, location)
     # Written with escapes: JSON can hold half of a surrogate pair, which UTF-8 cannot encode.
     return pa.py_buffer("".join(f"{json.dumps(value)}\n" for value in values).encode())
+
+
+def _check_object(value: object, location: str) -> None:
+    if not isinstance(value, dict):
+        raise make_corrupt_log_error(f"'{location}' has a line that is not a JSON object, but {type(value).__name__}")
 
 
 def find_mentioned_names(content: memoryview, names: Sequence[str], window_bytes: int = 8 * 1024 * 1024) -> set[str]:
@@ -278,10 +280,7 @@ def _rewrite_unusual(storage: Storage, files: Sequence[LogFile], lines: Lines, u
             parsed = load_json(texts[position])
         except (ValueError, RecursionError) as error:
             raise make_corrupt_log_error(f"'{location}' has a line that is not a JSON object: {error}") from error
-        if not isinstance(parsed, dict):
-            raise make_corrupt_log_error(
-                f"'{location}' has a line that is not a JSON object, but {type(parsed).__name__}"
-            )
+        _check_object(parsed, location)
         actions = {name: action for name, action in parsed.items() if action is not None}
         known = sorted(KNOWN_NAMES & actions.keys())
         if len(known) > 1:

@@ -29,12 +29,12 @@ from tamis.formats.delta.planning.file_batches import (
     PARTITION_VALUES,
     STATISTICS,
     FileBatch,
+    FilePart,
     LogColumns,
     compute_logical_rows,
     get_cached_batches,
     read_batches,
 )
-from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.planning.partition_values import (
     get_partition_strings,
     make_unreadable_value_error,

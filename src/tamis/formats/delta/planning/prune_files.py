@@ -27,7 +27,7 @@ from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import TRUE, Column, find_columns
 from tamis.formats.constants import add_partitions
-from tamis.formats.delta.checkpoint.checkpoint_rows import RowGroupSkipper
+from tamis.formats.delta.checkpoint import RowGroupSkipper
 from tamis.formats.delta.generated_columns import derive_partition_predicates
 from tamis.formats.delta.paths import resolve_paths
 from tamis.formats.delta.planning.file_batches import (
@@ -36,6 +36,7 @@ from tamis.formats.delta.planning.file_batches import (
     PARTITION_VALUES,
     STATISTICS,
     FileBatch,
+    FilePart,
     LogColumns,
     cache_batches,
     compute_logical_rows,
@@ -43,7 +44,6 @@ from tamis.formats.delta.planning.file_batches import (
     has_room_for_statistics,
     read_batches,
 )
-from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.planning.partition_values import (
     PartitionValues,
     get_partition_strings,
