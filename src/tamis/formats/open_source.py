@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -126,7 +126,6 @@ def open_source(
     check_int96(int96)
     if not isinstance(uri, str | os.PathLike):
         raise make_argument_error("uri", "the path or the URI of a table", uri)
-    chosen = _Snapshot(snapshot_id if version is None else version, timestamp, ref)
     chosen_int96 = None if int96 == "instant" else int96
     thresholds = check_tuning(tuning)
     check_handler(handler)
@@ -144,6 +143,12 @@ def open_source(
             raise InvalidArgument("version= is the id of a snapshot of an Iceberg table: give it or snapshot_id=")
         check_installed()
 
+    def open_snapshot(opened: OpenedTable) -> TableSource:
+        from tamis.formats.iceberg.table import IcebergTable
+
+        number = snapshot_id if version is None else version
+        return IcebergTable.open(opened, number, ref, check_timestamp(timestamp), planning=planning)
+
     if catalog is not None:
         if format not in (None, "iceberg"):
             raise InvalidArgument(f"a catalog has Iceberg tables, not {format}: open it without format= or catalog=")
@@ -151,16 +156,10 @@ def open_source(
         # Imported here, because each format needs modules that the others do not.
         from tamis.formats.iceberg.catalogs import open_in_catalog
 
-        opened = open_in_catalog(
-            os.fspath(uri),
-            catalog,
-            storage_options,
-            relocate=relocate,
-            allow_outside=allow_outside,
-            tuning=thresholds,
-            handler=handler,
+        options = {"relocate": relocate, "allow_outside": allow_outside}
+        return open_snapshot(
+            open_in_catalog(os.fspath(uri), catalog, storage_options, **options, tuning=thresholds, handler=handler)
         )
-        return _open_snapshot(opened, chosen, planning)
     storage = open_storage(uri, storage_options).with_outside_links(allow_outside).with_tuning(thresholds)
     storage = storage.with_handler(handler)
     if format == "delta" or (format is None and is_delta(storage)):
@@ -181,7 +180,7 @@ def open_source(
         refuse_for_iceberg()
         from tamis.formats.iceberg.metadata.open_metadata import open_location
 
-        return _open_snapshot(open_location(storage, relocate=relocate, allow_outside=allow_outside), chosen, planning)
+        return open_snapshot(open_location(storage, relocate=relocate, allow_outside=allow_outside))
     plain = "a table of plain Parquet files"
     _refuse_given(plain, version=version, timestamp=timestamp, snapshot_id=snapshot_id, ref=ref, catalog=catalog)
     if format is None:
@@ -199,21 +198,6 @@ def open_source(
     if format is not None and format != table.format:
         raise InvalidArgument(f"'{table.storage.uri}' is a {table.format} table, not {format}: open it without format=")
     return table
-
-
-class _Snapshot(NamedTuple):
-    """The arguments that choose a snapshot of an Iceberg table."""
-
-    snapshot_id: int | None
-    timestamp: object
-    ref: str | None
-
-
-def _open_snapshot(opened: OpenedTable, chosen: _Snapshot, planning: Planning | None) -> TableSource:
-    from tamis.formats.iceberg.table import IcebergTable
-
-    at = check_timestamp(chosen.timestamp)
-    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, at, planning=planning)
 
 
 def _refuse_given(kind: str, **given: object) -> None:

@@ -38,6 +38,9 @@ from tamis.io.storage_options import S3Options, check_storage_options
 from tamis.io.threads import choose_threads
 from tamis.tuning import DEFAULT_TUNING, Tuning
 
+if TYPE_CHECKING:  # a storage only carries the handler, and few programs bring one
+    from tamis.skipping.handler import ExpressionHandler
+
 # --- A cache of open files of object stores, shared by the steps of a scan --------------------------------------------
 #
 # Opening such a file takes a round trip, which requests its size. An open file holds no connection, but it holds the
@@ -105,11 +108,6 @@ class OpenFiles:
         with self._lock:
             self._files.clear()
 
-
-# --- Storage: a file system, a root path in it, counters, retries and the guard against symbolic links ----------------
-
-if TYPE_CHECKING:  # a storage only carries the handler, and few programs bring one
-    from tamis.skipping.handler import ExpressionHandler
 
 # --- Symbolic links ---------------------------------------------------------------------------------------------------
 #
@@ -219,7 +217,6 @@ class Storage:
     given: tuple[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
     """The URI and options with which another process opens the same storage; None for a file system object."""
     links: LinkGuard = field(default_factory=LinkGuard, compare=False, repr=False)
-    """The guard against symbolic links out of the root."""
     tuning: Tuning = field(default=DEFAULT_TUNING, compare=False, repr=False)
     """The thresholds for planning and reading what is stored here."""
     handler: ExpressionHandler | None = field(default=None, compare=False, repr=False)

@@ -288,7 +288,8 @@ def _invert(leaf: Call) -> tuple[Column, ColumnRanges] | None:
     column = _find_argument(value)
     if column is None or not can_evaluate(value):
         return None
-    present = sorted([item for item in items if isinstance(item, Literal) and not item.is_null], key=_sort_literal)
+    known = [item for item in items if isinstance(item, Literal) and not item.is_null]
+    present = sorted(known, key=lambda item: sort_key(item.value))
     try:
         if leaf.function == "in" and len(present) > _MAX_SEARCHES:
             found = [_search_range(">=", value, present[0], column), _search_range("<=", value, present[-1], column)]
@@ -299,10 +300,6 @@ def _invert(leaf: Call) -> tuple[Column, ColumnRanges] | None:
     except EvaluationError:
         return None
     return column, ColumnRanges(ranges, may_be_null=column not in _find_columns_with_values(value))
-
-
-def _sort_literal(literal: Literal) -> Any:
-    return sort_key(literal.value)
 
 
 def _find_argument(value: Expr) -> Column | None:

@@ -267,7 +267,6 @@ _KINDS = {
     "text": {"text"},
     "time": {"date", "timestamp", "instant"},
 }
-"""The type families of the kinds of arguments in the table of functions."""
 
 
 def _is_of_kind(kind: str, typed: TypedSql) -> bool:

@@ -385,7 +385,6 @@ class OpenedCheckpoint:
     lines: ActionLines | None
     """The lines of a JSON top file, which may hold `add` actions too."""
     domains: tuple[dict[str, Any], ...] = ()
-    """The `domainMetadata` actions."""
     note: str | None = None
     """A note for the report, on an irregularity that does not change any row."""
 

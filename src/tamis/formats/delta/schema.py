@@ -41,7 +41,6 @@ class TableMetadata:
     mapping_mode: MappingMode
     configuration: Mapping[str, str]
     location: str
-    """The table, for messages."""
     created_time: int | None = None
     schema_text: str = field(default="", repr=False)
 
@@ -481,9 +480,8 @@ def check_collations(filter: Expr, metadata: TableMetadata) -> None:
                 raise UnsupportedFeature(
                     f"the column {to_display_sql(operand)} of the Delta table {metadata.location} has the collation "
                     f"{collation}, which Tamis does not support in filters{format_expression_position(operand)}. "
-                    "Compare bytes, as in "
-                    f"CAST({to_display_sql(operand)} AS BINARY) = CAST('…' AS BINARY), or filter the rows that a "
-                    "scan returns"
+                    f"Compare bytes, as in CAST({to_display_sql(operand)} AS BINARY) = CAST('…' AS BINARY), or filter "
+                    "the rows that a scan returns"
                 )
 
 

@@ -76,7 +76,6 @@ READER_FEATURES = frozenset(
         "variantShredding-preview",
     }
 )
-"""The reader features that Tamis supports."""
 
 
 @dataclass(frozen=True, slots=True)

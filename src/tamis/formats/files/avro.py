@@ -43,7 +43,6 @@ class AvroFile:
     location: str
     metadata: Mapping[str, bytes]
     count: int
-    """The number of records."""
     body: bytes
     """The records, one after another."""
 
@@ -307,7 +306,6 @@ class FlattenedRecord:
     schema: Any
     """The schema of the same bytes, as a record of columns."""
     _fields: Sequence[_Field]
-    """The wanted fields."""
 
     @staticmethod
     def of(schema: Any, is_wanted: Callable[[Mapping[str, Any]], bool]) -> FlattenedRecord:

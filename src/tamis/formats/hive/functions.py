@@ -112,7 +112,8 @@ def list_partition_files(
         raise make_argument_error("prefix", "partition directories, such as 'year=2024'", prefix)
     given = _parse_directory(prefix)
     if filter is not None and {each.casefold() for each in filter.columns} <= {name.casefold() for name in given}:
-        if not _is_kept(resolve_columns(filter, given, f"'{storage.uri}'"), given):
+        row = pa.array([given], pa.struct([(column, pa.string()) for column in given]))
+        if not resolve_columns(filter, given, f"'{storage.uri}'").evaluate(row)[0].as_py():
             return concat_batches([], FILE_COLUMNS)
         filter = None
     files, values = _list_files(storage, prefix.removesuffix("/") if given else "", given, filter)
@@ -140,7 +141,10 @@ def _list_files(
     try:
         layout = HiveLayout.discover_below(tree, path)
     except TableNotFound:
-        return _find_single_file(storage), pa.array(["{}"])
+        file = find_file(storage, storage.root)
+        if file is None:
+            raise make_not_found_error(storage) from None
+        return make_file_table([file]), pa.array(["{}"])
     columns = (*given, *layout.partition_schema.names)
     predicate = make_predicate(filter, layout.partition_schema, f"'{storage.uri}'", partition_texts=columns)
     pruner = DirectoryPruner(predicate, columns)
@@ -173,13 +177,6 @@ def _write_values(columns: Sequence[str], texts: Sequence[pa.StringArray], rows:
     return map_to_json(pa.MapArray.from_arrays(offsets, keys.take(pa.array(by_row)), items.take(pa.array(by_row))))
 
 
-def _find_single_file(storage: Storage) -> pa.Table:
-    file = find_file(storage, storage.root)
-    if file is None:
-        raise make_not_found_error(storage)
-    return make_file_table([file])
-
-
 def _parse_directory(directory: str) -> dict[str, str | None]:
     """Return the partition values in the path of a directory; no values for the table's root, an empty path or `.`.
 
@@ -197,8 +194,3 @@ def _parse_directory(directory: str) -> dict[str, str | None]:
             "'region=eu/day=2024-03-01', from table_info(…).directories"
         )
     return values
-
-
-def _is_kept(partition_filter: PartitionFilter, values: Mapping[str, str | None]) -> bool:
-    row = pa.array([values], pa.struct([(column, pa.string()) for column in values]))
-    return bool(partition_filter.evaluate(row)[0].as_py())

@@ -62,11 +62,9 @@ class HiveTable:
     planning: Planning | None = None
     """The engine that lists directories and reads footers; None: this process."""
     index: FileIndex | None = None
-    """An index with statistics of the files."""
     has_all_columns: bool = True
     """Whether the schema is that of all files, or only of the first one."""
     reopen: Callable[[], HiveTable] | None = field(default=None, compare=False, repr=False)
-    """Opens the same location again, with the same options."""
 
     @staticmethod
     def open(
@@ -395,7 +393,13 @@ def merge_schemas(schemas: Iterable[tuple[pa.Schema, str]]) -> pa.Schema:
     fields: dict[str, pa.Field] = {}
     locations: dict[str, str] = {}
     for schema, location in schemas:
-        _check_distinct(schema, location)
+        folded = [name.lower() for name in schema.names]
+        repeated = [name for name, key in zip(schema.names, folded, strict=True) if folded.count(key) > 1]
+        if repeated:
+            raise UnsupportedFeature(
+                f"'{location}' has columns {', '.join(map(repr, repeated))} that differ only by case, and names are "
+                "matched without regard to it: open the table without merge_schema, or rename one"
+            )
         for found in schema:
             key = found.name.lower()
             # Nullable: the column is NULL for a file that lacks it.
@@ -405,16 +409,6 @@ def merge_schemas(schemas: Iterable[tuple[pa.Schema, str]]) -> pa.Schema:
             elif plain.type != fields[key].type:
                 fields[key] = _merge_fields(fields[key], plain, locations[key], location)
     return pa.schema(fields.values())
-
-
-def _check_distinct(schema: pa.Schema, location: str) -> None:
-    folded = [name.lower() for name in schema.names]
-    repeated = [name for name, key in zip(schema.names, folded, strict=True) if folded.count(key) > 1]
-    if repeated:
-        raise UnsupportedFeature(
-            f"'{location}' has columns {', '.join(map(repr, repeated))} that differ only by case, and names are "
-            "matched without regard to it: open the table without merge_schema, or rename one"
-        )
 
 
 def _merge_fields(known: pa.Field, found: pa.Field, known_location: str, location: str) -> pa.Field:

@@ -181,10 +181,6 @@ class DirectoryTree:
             }
         )
         found = self._classify(directories, files)
-        self._check_links(paths, found)
-        return found
-
-    def _check_links(self, paths: Sequence[str], found: Children) -> None:
         outside = frozenset().union(*(self.storage.find_outside_links(path) for path in paths))
         if outside:
             # Links among hidden names are not followed.
@@ -192,6 +188,7 @@ class DirectoryTree:
                 for path in entries["path"].to_pylist():
                     if path in outside:
                         raise make_outside_link_error(path)
+        return found
 
     def make_conflict_error(self, problem: str, first: str, second: str) -> PartitionLayoutError:
         locate = self.storage.format_path
@@ -218,18 +215,15 @@ class DirectoryTree:
         is_partition = pc.match_substring(names, "=")
         columns, values = split_directory_names(names.filter(is_partition))
         partitions = directories.filter(is_partition)
-        self._check_column_names(partitions["path"], columns)
-        partitions = partitions.append_column("column", columns).append_column("value", values)
-        return Children(partitions, directories.filter(pc.invert(is_partition)), files)
-
-    def _check_column_names(self, paths: pa.ChunkedArray, columns: pa.StringArray) -> None:
         is_empty = pc.equal(columns, "")
         if pc.any(is_empty, min_count=0).as_py():
-            path = paths.filter(is_empty)[0].as_py()
+            path = partitions["path"].filter(is_empty)[0].as_py()
             raise PartitionLayoutError(
                 f"the directory '{self.storage.format_path(path)}' has no column name before '=': rename it to "
                 "column=value"
             )
+        partitions = partitions.append_column("column", columns).append_column("value", values)
+        return Children(partitions, directories.filter(pc.invert(is_partition)), files)
 
 
 def extract_base_names(paths: pa.StringArray) -> pa.StringArray:

@@ -62,10 +62,8 @@ ACCESS_ERRORS = (
     pyiceberg_exceptions.AuthorizationExpiredError,
     pyiceberg_exceptions.OAuthError,
 )
-"""The errors that pyiceberg raises when a catalog denies access."""
 
 AUTHORIZATION_HINT = "Set 'token' or 'credential' in its properties, or correct them"
-"""The advice for a catalog that denies access."""
 
 _PYICEBERG_ERRORS = tuple(
     each for each in vars(pyiceberg_exceptions).values() if isinstance(each, type) and issubclass(each, Exception)
@@ -214,7 +212,6 @@ _S3_PREFIX, _CLIENT_PREFIX = "s3.", "client."
 _CREDENTIALS = frozenset({"s3.access-key-id", "s3.secret-access-key", "s3.session-token"})
 
 _MAX_SEARCHED_TABLES = 1000
-"""The largest number of table names that are searched for a similar one."""
 
 
 def open_in_catalog(
@@ -255,7 +252,6 @@ class _Found:
     content: bytes = b""
     """The metadata, if it has no location."""
     what: str = ""
-    """The table, for messages."""
 
 
 def _find_table(catalog: Catalog, identifier: str) -> _Found:

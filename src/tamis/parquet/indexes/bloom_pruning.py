@@ -34,6 +34,7 @@ from tamis.parquet.indexes.bloom_filter import (
     Array,
     BloomFilter,
     BloomHeader,
+    Chunk,
     Unavailable,
     find_blocks,
     hash_stored_values,
@@ -42,8 +43,6 @@ from tamis.parquet.indexes.bloom_filter import (
 )
 from tamis.skipping.membership import Question
 
-Chunk = tuple[int, int]
-"""The numbers of a row group and of a leaf column."""
 Found = BloomFilter | Unavailable
 
 NO_FILTER = Unavailable("no Bloom filter")

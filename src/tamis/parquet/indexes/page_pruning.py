@@ -28,8 +28,8 @@ from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.chunks import ChunkLayout
 from tamis.parquet.footer.footer import Footer
 from tamis.parquet.footer.leaves import FieldPath, Leaf
-from tamis.parquet.indexes.bloom_filter import Array, BloomFilterProvider, Unavailable, fetch_filters
-from tamis.parquet.indexes.bloom_pruning import NO_FILTER, BloomQuestions, Chunk, Found, read_bloom_filters
+from tamis.parquet.indexes.bloom_filter import Array, BloomFilterProvider, Chunk, Unavailable, fetch_filters
+from tamis.parquet.indexes.bloom_pruning import NO_FILTER, BloomQuestions, Found, read_bloom_filters
 from tamis.parquet.indexes.page_index import PageLocations, find_dictionary_range
 from tamis.parquet.indexes.page_units import (
     ColumnPages,
@@ -598,9 +598,7 @@ class Remaining:
     residual: Bits
     """`residual[i, j]`: conjunct j is a residual filter for row range i, which is not fully matched by it."""
     units: pa.RecordBatch
-    """The metadata of the row ranges."""
     row_counts: Mapping[int, int]
-    """The number of rows of each row group."""
     _selections: dict[int, RowSelection] = field(default_factory=dict, repr=False)
 
     @staticmethod

@@ -115,7 +115,6 @@ def _count_in_parts(counts: pa.Array, is_whole: npt.NDArray[np.bool_], page_rows
 # --- Page indexes of files: fetched in one round, decoded once, cached until evicted ----------------------------------
 
 Chunk = tuple[int, int]
-"""The numbers of a row group and of a leaf column."""
 
 ColumnLeaf = tuple[int, Column, Leaf]
 """A row group, a column of the table, and its leaf column in the file."""
@@ -197,4 +196,3 @@ def _decode_column_pages(
 
 
 PAGE_INDEXES = WeightedCache(capacity=128 * 1024 * 1024)
-"""The page index cache of this process."""

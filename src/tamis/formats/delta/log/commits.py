@@ -80,7 +80,6 @@ class ActionLines:
     file_actions: tuple[Lines, ...]
     """The lines with file actions, one `Lines` for each run of files that were read together."""
     other_actions: Lines
-    """All other lines."""
     other_names: pa.LargeStringArray
     """The action name of each other line: `protocol`, `metaData`, `commitInfo`, …"""
     digest: bytes

@@ -45,7 +45,6 @@ from tamis.tuning import DEFAULT_TUNING, Tuning
 # hold every live file exactly once.
 
 FILES_PER_BATCH = 128 * 1024
-"""The maximum number of files of a log in one batch."""
 
 KEY_COLUMNS = ("path", "deletion_vector")
 """The columns that `FilePart.find_live` needs."""
@@ -201,7 +200,6 @@ class FileBatch:
     """A batch of the files of one part. It is thread-safe."""
 
     number: int
-    """The position of the batch in its part."""
     metadata: TableMetadata
     files: pa.RecordBatch
     """`path`, `size` and `modified`, and `deletion_vector` where some file has one."""

@@ -234,7 +234,6 @@ class JoinedBatches:
     sizes: pa.Array
     live: Bits
     total: Sizes
-    """The sizes of the live files."""
     values: PartitionValues
     counts: npt.NDArray[np.int64]
     """The number of live files with each of the distinct values."""

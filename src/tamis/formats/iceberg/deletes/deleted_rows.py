@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +33,7 @@ from tamis.parquet.footer.leaves import FieldPath
 from tamis.parquet.reading.conform import Constants
 from tamis.parquet.selection.runs import bitmap64_from_runs, runs_from_sorted_rows
 
-
-class _Measured(Protocol):
-    @property
-    def nbytes(self) -> int: ...
-
-
-Cached = TypeVar("Cached", bound=_Measured)
+Cached = TypeVar("Cached", "pa.Table", "PositionDeletes", "DeletedKeys")
 
 Ids = tuple[int, ...]
 DeleteFile = tuple[str, int, str]
@@ -188,10 +182,8 @@ class DeleteReader:
         return zip(indices, run_in_threads(find, range(len(indices)), storage.threads), strict=True)
 
     def _get_columns(self, ids: tuple[int, ...]) -> EqualityColumns:
-        found = self._known_columns.get(ids)
-        if found is None:
-            found = self._known_columns[ids] = EqualityColumns(self.schemas, ids, self.name_mapping, self.table_name)
-        return found
+        columns = EqualityColumns(self.schemas, ids, self.name_mapping, self.table_name)
+        return self._known_columns.setdefault(ids, columns)
 
     def _read_deleted_keys(self, storage: Storage, ids: Ids, files: tuple[DeleteFile, ...]) -> DeletedKeys:
         # Parts of a plan need mostly the same delete files, but not always all of them.

@@ -54,7 +54,6 @@ DELETES = pa.list_(pa.dictionary(pa.int32(), DELETE))
 """The deletes of a data file, dictionary-encoded: each delete is stored once for all files."""
 
 MAX_PAIRS_AT_ONCE = 4 * 1024 * 1024
-"""The largest number of pairs of a data file and a delete that are processed at a time."""
 
 _MAX_PAIRS = 2**31 - 1
 
