@@ -20,8 +20,7 @@ from tamis import types
 from tamis.errors import CorruptFile, StorageError, UnsupportedFeature, format_count
 from tamis.expr.nodes import Column
 from tamis.formats.source import TABLE_FORMATS, FileListing, IndexedRowGroups, TableFormat
-from tamis.index.bloom_bits import find_canonical_leaf, hash_distinct_values
-from tamis.index.collect import GROUP, MAX_BOUND_LENGTH, SIZES
+from tamis.index.collect import GROUP, MAX_BOUND_LENGTH, SIZES, find_canonical_leaf, hash_distinct_values
 from tamis.index.entries import Entries, Rows, make_relative
 from tamis.index.spec import IndexedColumn, list_metadata_types
 from tamis.index.store import BLOOM, Current, IndexStore

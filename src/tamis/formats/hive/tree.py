@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import PartitionLayoutError
-from tamis.formats.jobs import SMALL_READ, Arguments, Engine, Item, Job, Planning, storage_to_arguments
+from tamis.formats.jobs import SMALL_READ, Arguments, Engine, Item, Job, Planning, run_job, storage_to_arguments
 from tamis.io.listing import Listing, list_directories
 from tamis.io.storage import Storage, make_outside_link_error
 
@@ -129,13 +129,13 @@ class DirectoryTree:
 
     def __init__(self, storage: Storage, planning: Planning | None = None) -> None:
         self.storage = storage
-        self._lister = Lister(storage, planning)
+        self._planning = planning
         self._listings: dict[str, Listing] = {}
         self._children: dict[str, Children] = {}
 
     def with_storage(self, storage: Storage) -> DirectoryTree:
         """Return the same tree, with the same cached listings, that lists further directories through `storage`."""
-        found = DirectoryTree(storage, self._lister.planning)
+        found = DirectoryTree(storage, self._planning)
         found._listings, found._children = self._listings, self._children
         return found
 
@@ -149,7 +149,17 @@ class DirectoryTree:
 
     def list(self, paths: Sequence[str]) -> list[Listing]:
         missing = [path for path in dict.fromkeys(paths) if path not in self._listings]
-        for path, listing in zip(missing, self._lister.list(missing), strict=True):
+        engine = None
+        # Listing one directory takes less time than starting a job, and discovery descends one by one.
+        if self._planning is not None and len(missing) > 1:
+            calls = -(-len(missing) // self.storage.tuning.directories_per_call)
+            engine = self._planning.choose_engine(self.storage, calls, len(missing) * SMALL_READ)
+        listed = (
+            list_directories(self.storage, missing)
+            if engine is None
+            else list_directories_in(engine, self.storage, missing)
+        )
+        for path, listing in zip(missing, listed, strict=True):
             # If two threads list a directory concurrently, both use the first result.
             self._listings.setdefault(path, listing)
         return [self._listings[path] for path in paths]
@@ -254,36 +264,13 @@ _SCHEMA = pa.schema(
 """The entries of directories; `directory` is the position of the parent directory among the paths of the call."""
 
 
-@dataclass(frozen=True)
-class Lister:
-    """Lists the directories of a table, in the engine that `planning` chooses; None: in this process."""
-
-    storage: Storage
-    planning: Planning | None = None
-
-    def list(self, paths: Sequence[str]) -> list[Listing]:
-        """Return the listing of each directory, in the order of the paths."""
-        engine = None
-        # Listing one directory takes less time than starting a job, and discovery descends one by one.
-        if self.planning is not None and len(paths) > 1:
-            calls = -(-len(paths) // self.storage.tuning.directories_per_call)
-            engine = self.planning.choose_engine(self.storage, calls, len(paths) * SMALL_READ)
-        return (
-            list_directories(self.storage, paths)
-            if engine is None
-            else list_directories_in(engine, self.storage, paths)
-        )
-
-
 def list_directories_in(engine: Engine, storage: Storage, paths: Sequence[str]) -> list[Listing]:
     """Return the same as `list_directories`, listed by an engine."""
     most = storage.tuning.directories_per_call
     calls = [paths[start : start + most] for start in range(0, len(paths), most)]
     what = f"list {len(paths):,} {'directory' if len(paths) == 1 else 'directories'} of {storage.uri}"
     job = Job(FUNCTION, storage_to_arguments(storage), _SCHEMA, what, storage.counters)
-    batches: list[list[pa.RecordBatch]] = [[] for _ in calls]
-    for number, batch in engine.run(job, [Item.from_json(call, len(call) * SMALL_READ) for call in calls]):
-        batches[number].append(batch)
+    batches = run_job(engine, job, [Item.from_json(call, len(call) * SMALL_READ) for call in calls])
     return [listing for call, own in zip(calls, batches, strict=True) for listing in _decode_listings(own, len(call))]
 
 

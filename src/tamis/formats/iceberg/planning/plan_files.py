@@ -40,7 +40,6 @@ from tamis.formats.iceberg.deletes.deletes_index import DELETES as ASSIGNED
 from tamis.formats.iceberg.deletes.deletes_index import assign_deletes
 from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
 from tamis.formats.iceberg.manifests.manifest_list import DATA, DELETES, ManifestList
-from tamis.formats.iceberg.manifests.manifest_pruning import KeptManifests, get_spec, prune_manifests
 from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.formats.iceberg.partitioning.partition_bounds import (
     compute_partition_bounds,
@@ -54,11 +53,14 @@ from tamis.formats.iceberg.planning.manifest_files import (
     STATISTICS_PREFIX,
     WRONG_LENGTHS,
     FilePruner,
+    KeptManifests,
     Manifest,
     compute_statistics_bounds,
+    get_spec,
     group_manifests,
     join_entries,
     make_file_schema,
+    prune_manifests,
     read_entries,
 )
 from tamis.formats.jobs import Arguments, Engine, Item, Job, Planning, storage_to_arguments
