@@ -548,6 +548,7 @@ SAMPLE_SIZE = 4096
 
 _BITS_PER_BLOCK = 8 * BLOCK_BYTES
 _NO_HASHES = np.empty(0, np.uint64)
+_VARIABLE_LENGTHS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 _UNITS = {"s": "milliseconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -555,39 +556,31 @@ _UNITS = {"s": "milliseconds", "ms": "milliseconds", "us": "microseconds", "ns":
 def find_canonical_leaf(data_type: pa.DataType) -> Leaf | None:
     """Return the Parquet leaf in whose physical form values of a type are hashed; None if they cannot be hashed."""
     kinds = pa.types
+    parameters: dict[str, object] = {}
+    length = scale = 0
     if kinds.is_integer(data_type):
-        signed = bool(kinds.is_signed_integer(data_type))
-        return _make_leaf(data_type, "INT64", "INT", {"bitWidth": data_type.bit_width, "isSigned": signed})
-    if kinds.is_floating(data_type):
-        return _make_leaf(data_type, "DOUBLE", "NONE")
-    if kinds.is_date(data_type):
-        return _make_leaf(data_type, "INT32", "DATE")
-    if kinds.is_time(data_type):
-        return _make_leaf(data_type, "INT64", "TIME", {"timeUnit": "nanoseconds"})
-    if kinds.is_timestamp(data_type):
+        physical, logical = "INT64", "INT"
+        parameters = {"bitWidth": data_type.bit_width, "isSigned": bool(kinds.is_signed_integer(data_type))}
+    elif kinds.is_floating(data_type):
+        physical, logical = "DOUBLE", "NONE"
+    elif kinds.is_date(data_type):
+        physical, logical = "INT32", "DATE"
+    elif kinds.is_time(data_type):
+        physical, logical, parameters = "INT64", "TIME", {"timeUnit": "nanoseconds"}
+    elif kinds.is_timestamp(data_type):
+        physical, logical = "INT64", "TIMESTAMP"
         parameters = {"timeUnit": _UNITS[data_type.unit], "isAdjustedToUTC": data_type.tz is not None}
-        return _make_leaf(data_type, "INT64", "TIMESTAMP", parameters)
-    if kinds.is_duration(data_type):
-        return _make_leaf(data_type, "INT64", "NONE")
-    if kinds.is_decimal(data_type):
-        return _make_leaf(data_type, "FIXED_LEN_BYTE_ARRAY", "DECIMAL", length=32, scale=data_type.scale)
-    if kinds.is_fixed_size_binary(data_type):
-        return _make_leaf(data_type, "FIXED_LEN_BYTE_ARRAY", "NONE", length=data_type.byte_width)
-    if any(is_kind(data_type) for is_kind in (kinds.is_string, kinds.is_large_string, kinds.is_binary)):
-        return _make_leaf(data_type, "BYTE_ARRAY", "NONE")
-    return _make_leaf(data_type, "BYTE_ARRAY", "NONE") if kinds.is_large_binary(data_type) else None
-
-
-def _make_leaf(
-    data_type: pa.DataType,
-    physical: str,
-    logical: str,
-    parameters: dict[str, object] | None = None,
-    *,
-    length: int = 0,
-    scale: int = 0,
-) -> Leaf:
-    return Leaf(0, ("value",), physical, logical, parameters or {}, length, 0, scale, True, data_type)
+    elif kinds.is_duration(data_type):
+        physical, logical = "INT64", "NONE"
+    elif kinds.is_decimal(data_type):
+        physical, logical, length, scale = "FIXED_LEN_BYTE_ARRAY", "DECIMAL", 32, data_type.scale
+    elif kinds.is_fixed_size_binary(data_type):
+        physical, logical, length = "FIXED_LEN_BYTE_ARRAY", "NONE", data_type.byte_width
+    elif any(is_kind(data_type) for is_kind in _VARIABLE_LENGTHS):
+        physical, logical = "BYTE_ARRAY", "NONE"
+    else:
+        return None
+    return Leaf(0, ("value",), physical, logical, parameters, length, 0, scale, True, data_type)
 
 
 def hash_column_values(values: pa.Array, leaf: Leaf) -> Array | None:

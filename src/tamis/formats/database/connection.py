@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from importlib import import_module
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,12 +57,13 @@ class Database(Protocol):
         ...
 
 
-def load_driver(name: str, what: str) -> Any:
-    """Import a driver of ADBC; `what` is what it opens, for an error that says how to install it."""
+@contextmanager
+def require_driver(what: str, package: str) -> Iterator[None]:
+    """Turn a failed import of a driver into an error that says how to install it."""
     try:
-        return import_module(f"adbc_driver_{name}.dbapi")
+        yield
     except ImportError as error:
-        raise make_missing_package_error(what, "database", f"adbc-driver-{name}") from error
+        raise make_missing_package_error(what, "database", package) from error
 
 
 def make_query_error(location: str, error: Exception) -> TableError:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import StorageError, TableError, to_one_line
-from tamis.formats.database.connection import conform, load_driver, make_query_error, redact_password
+from tamis.formats.database.connection import conform, make_query_error, redact_password, require_driver
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query
 from tamis.formats.database.dialects import POSTGRESQL, find_type_family, quote_identifier
 
@@ -82,7 +82,9 @@ class PostgreSQLDatabase:
     def __init__(self, uri: str) -> None:
         self.location = redact_password(uri)
         self._uri = uri
-        self._driver = load_driver("postgresql", "a PostgreSQL database")
+        with require_driver("a PostgreSQL database", "adbc-driver-postgresql"):
+            from adbc_driver_postgresql import dbapi
+        self._driver = dbapi
         self._idle: list[Any] = []
         weakref.finalize(self, _close_all, self._idle)
         self._compares_texts = self._fetch_rows("SELECT current_setting('server_encoding')") == [("UTF8",)]

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import TableError
-from tamis.formats.database.connection import conform, identify_file, load_driver, make_query_error
+from tamis.formats.database.connection import conform, identify_file, make_query_error, require_driver
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query, find_evaluated_columns
 from tamis.formats.database.dialects import SQLITE, quote_identifier
 
@@ -63,7 +63,9 @@ class SQLiteDatabase:
 
     def __init__(self, path: str) -> None:
         self.location = path
-        self._driver = load_driver("sqlite", "a SQLite database")
+        with require_driver("a SQLite database", "adbc-driver-sqlite"):
+            from adbc_driver_sqlite import dbapi
+        self._driver = dbapi
         self._has_utf8_encoding = self._fetch_rows("PRAGMA encoding") == [("UTF-8",)]
         self._checked: dict[tuple[str, str], object] = {}
 

@@ -16,6 +16,7 @@ import difflib
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -121,9 +122,10 @@ class HiveLayout:
             file = find_file(storage, storage.root)
             if file is not None and file.size:
                 return cls._from_single_file(tree, partitioning, file)
-        try:
+        root: Children | None = None
+        with suppress(TableNotFound):
             root = tree.list_children([storage.root])
-        except TableNotFound:
+        if root is None:
             return cls._from_single_file(tree, partitioning, find_file(storage, storage.root))
         reject_other_formats(storage, tree.list([storage.root])[0], has_data=bool(root.files.num_rows))
         if not root.partitions.num_rows:
