@@ -212,7 +212,7 @@ HISTORY_SCHEMA = pa.schema(
 
 _NAMES = {name: re.sub("_(.)", lambda match: match[1].upper(), name) for name in HISTORY_SCHEMA.names[2:]}
 _NAMES["written_at"] = "timestamp"
-"""The fields of `commitInfo`: `operation_metrics` is `operationMetrics` there."""
+"""The fields of `commitInfo`, which are in camel case there."""
 
 
 def read_history(
