@@ -49,7 +49,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "src/tamis/skipping/metadata.py": _SKIPPING,
     "src/tamis/skipping/predicate.py": (*_SKIPPING, "tests/scan/test_scan.py"),
     "src/tamis/skipping/prune.py": (*_SKIPPING, "tests/scan/test_funnel.py"),
-    "src/tamis/skipping/ranges.py": _SKIPPING,
     "src/tamis/skipping/rewrite.py": _SKIPPING,
     "src/tamis/parquet/selection/row_selection.py": ("tests/parquet/test_selection.py",),
     "src/tamis/formats/delta/log/replay.py": (

@@ -13,7 +13,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.index.bloom_bits import (
+from tamis.index.collect import (
     build_filter,
     compute_filter_size,
     compute_max_distinct,

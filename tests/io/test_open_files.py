@@ -15,9 +15,8 @@ import tamis
 from builders.servers.iceberg_rest import RestServer
 from tamis.errors import CorruptFile
 from tamis.io.counters import IoCounters
-from tamis.io.open_files import MAX_AGE_SECONDS, MAX_OPEN_FILES, OpenFile, OpenFiles
 from tamis.io.ranges import RangedFile
-from tamis.io.storage import Storage, open_storage
+from tamis.io.storage import MAX_AGE_SECONDS, MAX_OPEN_FILES, OpenFile, OpenFiles, Storage, open_storage
 from tamis.parquet.footer.footer import FOOTERS
 from tamis.parquet.indexes.page_units import PAGE_INDEXES
 

@@ -37,7 +37,6 @@ from tamis.parquet.indexes.page_index import (
     decode_column_index,
     decode_offset_index,
     find_dictionary_range,
-    make_page_metadata,
     make_pages_metadata,
     try_decode_column_index,
 )
@@ -399,7 +398,8 @@ def describe_pages(
     pages = make_locations(*[10] * count)
     index, reason = try_decode_column_index(data, pages, FILE_PATH)
     assert reason is None
-    found = make_page_metadata(index, pages, Column(("c",), type=target or data_type), make_leaf(data_type), **options)
+    column = Column(("c",), type=target or data_type)
+    found = make_pages_metadata([(index, pages)], column, make_leaf(data_type), **options)
     return {name.partition(":")[0]: array.to_pylist() for name, array in found.items()}
 
 
@@ -497,11 +497,13 @@ def test_a_required_column_has_no_nulls_and_a_column_of_nulls_only_those() -> No
     pages = make_locations(10, 5)
     column = Column(("c",), type=pa.int32())
     for leaf, expected in ((make_leaf(pa.int32(), nullable=False), [0, 0]), (make_leaf(pa.null()), [10, 5])):
-        assert make_page_metadata(None, pages, column, leaf)["null_count:c"].to_pylist() == expected
+        assert make_pages_metadata([(None, pages)], column, leaf)["null_count:c"].to_pylist() == expected
 
 
 def test_without_an_index_only_rows_are_known() -> None:
-    found = make_page_metadata(None, make_locations(10, 5), Column(("c",), type=pa.float64()), make_leaf(pa.float64()))
+    found = make_pages_metadata(
+        [(None, make_locations(10, 5))], Column(("c",), type=pa.float64()), make_leaf(pa.float64())
+    )
     assert {name: array.to_pylist() for name, array in found.items()} == {
         "row_count": [10, 5],
         **{f"{kind}:c": [None, None] for kind in ("null_count", "nan_count", "lower", "upper")},
@@ -509,7 +511,7 @@ def test_without_an_index_only_rows_are_known() -> None:
     }
     for data_type in (pa.string(), pa.int32(), pa.float64(), pa.decimal128(30, 2)):
         column, leaf = Column(("c",), type=data_type), make_leaf(data_type)
-        assert make_page_metadata(None, make_locations(), column, leaf)["lower:c"].to_pylist() == []
+        assert make_pages_metadata([(None, make_locations())], column, leaf)["lower:c"].to_pylist() == []
         assert make_pages_metadata([], column, leaf)["upper:c"].to_pylist() == []
 
 
@@ -526,7 +528,9 @@ def test_P7_the_boundary_order_is_ignored() -> None:
         data = encode_column_index([False] * 3, [low for low, _ in values], [high for _, high in values], order=order)
         index, reason = try_decode_column_index(data, pages, FILE_PATH)
         assert reason is None
-        found.append(pa.table(make_page_metadata(index, pages, Column(("c",), type=pa.int32()), make_leaf(pa.int32()))))
+        found.append(
+            pa.table(make_pages_metadata([(index, pages)], Column(("c",), type=pa.int32()), make_leaf(pa.int32())))
+        )
     assert all(each.equals(found[0]) for each in found)
 
 
@@ -564,7 +568,7 @@ def test_column_indexes_that_are_used() -> None:
     ):
         index, reason = try_decode_column_index(data, pages, FILE_PATH)
         assert (reason, index is not None) == (None, True)
-        found = make_page_metadata(index, pages, Column(("c",), type=pa.string()), make_leaf(pa.string()))
+        found = make_pages_metadata([(index, pages)], Column(("c",), type=pa.string()), make_leaf(pa.string()))
         assert found["null_count:c"].to_pylist()[0] == 10
         assert found["lower:c"].to_pylist() == [None, "a"]
     # A page without rows may be marked either way.
@@ -591,7 +595,7 @@ def test_damaged_column_indexes_give_metadata_or_a_reason() -> None:
         index, reason = try_decode_column_index(changed, pages, FILE_PATH)
         assert (index is None) == (reason is not None)
         outcomes[index is None] += 1
-        found = make_page_metadata(index, pages, Column(("c",), type=pa.float64()), leaf)
+        found = make_pages_metadata([(index, pages)], Column(("c",), type=pa.float64()), leaf)
         assert {len(array) for array in found.values()} == {14}
         for array in found.values():
             array.validate(full=True)

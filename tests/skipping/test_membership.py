@@ -281,7 +281,7 @@ def add_answers(
 ) -> pa.RecordBatch:
     """Return the batch with the answers for the values of each unit; unknown answers are NULL."""
     found = [question.evaluate_values(each) or (None, None, None) for each in given]
-    for index, name in enumerate((question.true_name, question.false_name, question.null_name)):
+    for index, name in enumerate((question.true_name, question.names[1], question.names[2])):
         answers = [answer[index] if known is None or known[unit][index] else None for unit, answer in enumerate(found)]
         batch = batch.append_column(name, pa.array(answers, pa.bool_()))
     return batch

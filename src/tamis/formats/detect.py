@@ -42,8 +42,7 @@ def find_nested_format(storage: Storage, folder: str) -> str | None:
     found = list_directory(storage, folder).directory_paths
     if _has(found, _DELTA_LOG):
         return "a Delta table"
-    is_iceberg = _has(found, _ICEBERG_METADATA) and _has_metadata_file(storage, f"{folder}/{_ICEBERG_METADATA}")
-    return "an Iceberg table" if is_iceberg else None
+    return "an Iceberg table" if _has_iceberg_metadata(storage, folder, found) else None
 
 
 def reject_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> None:
@@ -55,7 +54,7 @@ def reject_other_formats(storage: Storage, root: Listing, *, has_data: bool) -> 
             f"'{storage.uri}' is a Delta table (it has {_DELTA_LOG}), whose files may hold deleted rows: open it "
             "without format=, or with format='delta'"
         )
-    if not has_data and _has_iceberg_metadata(storage, root):
+    if not has_data and _has_iceberg_metadata(storage, storage.root, root.directory_paths):
         raise UnsupportedFeature(
             f"'{storage.uri}' is an Iceberg table (it has {_ICEBERG_METADATA}/*.metadata.json), "
             "whose files may hold deleted rows: open it without format=, or with format='iceberg'"
@@ -83,10 +82,8 @@ def _has(paths: pa.StringArray, name: str) -> bool:
     return bool(pc.any(pc.ends_with(paths, f"/{name}"), min_count=0).as_py())
 
 
-def _has_iceberg_metadata(storage: Storage, root: Listing) -> bool:
-    if not _has(root.directory_paths, _ICEBERG_METADATA):
-        return False
-    return _has_metadata_file(storage, f"{storage.root}/{_ICEBERG_METADATA}")
+def _has_iceberg_metadata(storage: Storage, folder: str, directories: pa.StringArray) -> bool:
+    return _has(directories, _ICEBERG_METADATA) and _has_metadata_file(storage, f"{folder}/{_ICEBERG_METADATA}")
 
 
 def _has_metadata_file(storage: Storage, folder: str) -> bool:

@@ -24,7 +24,7 @@ from tamis.errors import CorruptFile, TableError
 from tamis.expr.nodes import Column, find_columns
 from tamis.formats.jobs import Engine, Item, Job, run_job
 from tamis.parquet.footer.leaves import FieldPath
-from tamis.skipping.metrics import NOT_A_PARTITION_COLUMN, SWITCHED_OFF, LevelReport, merge_outcomes
+from tamis.skipping.metrics import NOT_A_PARTITION_COLUMN, SWITCHED_OFF, LevelReport, add_known, merge_outcomes
 from tamis.skipping.predicate import Predicate, predicate_from_json, predicate_to_json
 from tamis.skipping.prune import ConjunctOutcome
 from tamis.skipping.rewrite import Conjunct
@@ -114,15 +114,11 @@ class Sizes:
     rows: int | None = 0
 
     def __add__(self, other: Sizes) -> Sizes:
-        return Sizes(self.files + other.files, _add_known(self.bytes, other.bytes), _add_known(self.rows, other.rows))
+        return Sizes(self.files + other.files, add_known(self.bytes, other.bytes), add_known(self.rows, other.rows))
 
     @staticmethod
     def of(sizes: pa.Array | pa.ChunkedArray, rows: pa.Array | pa.ChunkedArray | None = None) -> Sizes:
         return Sizes(len(sizes), pc.sum(sizes).as_py() or 0, None if rows is None else sum_rows(rows))
-
-
-def _add_known(left: int | None, right: int | None) -> int | None:
-    return None if left is None or right is None else left + right
 
 
 def sum_rows(rows: pa.Array | pa.ChunkedArray) -> int | None:

@@ -32,7 +32,6 @@ DELETION_VECTOR = pa.struct(
         ("cardinality", pa.int64()),
     ]
 )
-"""The descriptor of a deletion vector."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from tamis.formats.jobs import Planning
 from tamis.formats.source import FileIndex, TableSource
 from tamis.io.storage import Storage, open_storage
 from tamis.io.storage_options import check_storage_options
-from tamis.parquet.footer.leaves import Int96
+from tamis.parquet.footer.leaves import Int96, check_int96
 from tamis.skipping.handler import ExpressionHandler, check_handler
 from tamis.tuning import Tuning, check_tuning
 
@@ -65,9 +65,9 @@ def attach_catalog(
     """
     check_installed()
     # Imported lazily: Iceberg's dependencies are optional.
-    from tamis.formats.iceberg.catalogs import AttachedIcebergCatalog
+    from tamis.formats.iceberg.catalogs import AttachedIcebergCatalog, open_catalog
 
-    return AttachedIcebergCatalog.of(name, catalog, open_table, names_of)
+    return AttachedIcebergCatalog(name, open_catalog(catalog), open_table, names_of)
 
 
 FORMATS = ("delta", "iceberg", "hive", "parquet")
@@ -119,16 +119,14 @@ def open_source(
             f"no table format {format!r}.{suggest_name(format, FORMATS)} Formats: {', '.join(FORMATS)}"
         )
     if partitioning is not None:
-        from tamis.formats.hive.discovery import check_partitioning
+        from tamis.formats.hive.partition_types import check_partitioning
 
         check_partitioning(partitioning)
     check_flags(merge_schema=merge_schema, allow_outside=allow_outside, relocate=relocate)
     check_storage_options(storage_options)
-    if int96 not in get_args(Int96):
-        raise InvalidArgument(f"int96 must be {' or '.join(map(repr, get_args(Int96)))}, found {int96!r}")
+    check_int96(int96)
     if not isinstance(uri, str | os.PathLike):
         raise make_argument_error("uri", "the path or the URI of a table", uri)
-    chosen = _Snapshot(snapshot_id if version is None else version, timestamp, ref)
     chosen_int96 = None if int96 == "instant" else int96
     thresholds = check_tuning(tuning)
     check_handler(handler)
@@ -142,10 +140,20 @@ def open_source(
             "partitioning": partitioning,
         }
         _refuse_given("an Iceberg table", **own)
-        _refuse_index(index)
+        if index not in (None, False):
+            raise InvalidArgument(
+                "index= was given, and an Iceberg table has no index: its manifests have the statistics of its files. "
+                "Open it without index="
+            )
         if version is not None and snapshot_id is not None:
             raise InvalidArgument("version= is the id of a snapshot of an Iceberg table: give it or snapshot_id=")
         check_installed()
+
+    def open_snapshot(opened: OpenedTable) -> TableSource:
+        from tamis.formats.iceberg.table import IcebergTable
+
+        number = snapshot_id if version is None else version
+        return IcebergTable.open(opened, number, ref, check_timestamp(timestamp), planning=planning)
 
     if catalog is not None:
         if format not in (None, "iceberg"):
@@ -154,16 +162,10 @@ def open_source(
         # Imported here, because each format needs modules that the others do not.
         from tamis.formats.iceberg.catalogs import open_in_catalog
 
-        opened = open_in_catalog(
-            os.fspath(uri),
-            catalog,
-            storage_options,
-            relocate=relocate,
-            allow_outside=allow_outside,
-            tuning=thresholds,
-            handler=handler,
+        options = {"relocate": relocate, "allow_outside": allow_outside}
+        return open_snapshot(
+            open_in_catalog(os.fspath(uri), catalog, storage_options, **options, tuning=thresholds, handler=handler)
         )
-        return _open_snapshot(opened, chosen, planning)
     storage = open_storage(uri, storage_options).with_outside_links(allow_outside).with_tuning(thresholds)
     storage = storage.with_handler(handler)
     if format == "delta" or (format is None and is_delta(storage)):
@@ -190,7 +192,7 @@ def open_source(
         refuse_for_iceberg()
         from tamis.formats.iceberg.metadata.open_metadata import open_location
 
-        return _open_snapshot(open_location(storage, relocate=relocate, allow_outside=allow_outside), chosen, planning)
+        return open_snapshot(open_location(storage, relocate=relocate, allow_outside=allow_outside))
     plain = "a table of plain Parquet files"
     _refuse_given(
         plain,
@@ -218,33 +220,10 @@ def open_source(
     return table
 
 
-class _Snapshot(NamedTuple):
-    """The arguments that choose a snapshot of an Iceberg table."""
-
-    snapshot_id: int | None
-    timestamp: object
-    ref: str | None
-
-
-def _open_snapshot(opened: OpenedTable, chosen: _Snapshot, planning: Planning | None) -> TableSource:
-    from tamis.formats.iceberg.table import IcebergTable
-
-    at = check_timestamp(chosen.timestamp)
-    return IcebergTable.open(opened, chosen.snapshot_id, chosen.ref, at, planning=planning)
-
-
 def _refuse_given(kind: str, **given: object) -> None:
     asked = [name for name, value in given.items() if value is not None]
     if asked:
         raise UnsupportedFeature(f"{asked[0]}= was given, which {kind} does not have: open it without {asked[0]}=")
-
-
-def _refuse_index(index: object) -> None:
-    if index not in (None, False):
-        raise InvalidArgument(
-            "index= was given, and an Iceberg table has no index: its manifests have the statistics of its files. Open "
-            "it without index="
-        )
 
 
 def check_timestamp(timestamp: object) -> datetime | str | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from tamis import types
 from tamis.errors import TableError
 from tamis.expr.nodes import Column
 from tamis.formats.constants import read_partitions
@@ -485,7 +486,6 @@ class FilesWithDeletedValues:
     """The files of a listing that the same deletes by value apply to."""
 
     files: npt.NDArray[np.int64]
-    """The indices of the files."""
     deleted: tuple[DeletedValues, ...] | None
     """None where a compared column is no longer in the table."""
 
@@ -533,9 +533,25 @@ def name_state(source: TableSource) -> str:
     return f"{source.format.capitalize()} Table State with Stats{version} - {shown}"
 
 
-# --- Conversion of chunked columns to single arrays -------------------------------------------------------------------
+# --- Conversion of columns --------------------------------------------------------------------------------------------
 
 
 def to_single_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array. `combine_chunks` would copy a column that has one chunk."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def decode_texts(values: pa.BinaryArray) -> pa.StringArray:
+    """Return bytes as strings; null where they are not UTF-8."""
+    try:
+        return values.cast(types.STRING)
+    except pa.ArrowInvalid:
+        # This is so rare that decoding one by one is fast enough.
+        return pa.array([_decode_text(each) for each in values.to_pylist()], types.STRING)
+
+
+def _decode_text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

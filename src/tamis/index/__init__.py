@@ -9,8 +9,7 @@ A second build reads only new files.
 Reading order:
 
 - `operations`              the public functions, and the build
-- `collect`                 the job of a build: the statistics of some files
-- `bloom_bits`              Bloom filters of whole files
+- `collect`                 the job of a build: the statistics of some files, and their Bloom filters
 - `spec`                    which columns are indexed, and how
 - `store`, `entries`        the folder of an index; its entries in memory
 - `finding`, `table_index`  the index of a table, and its use as a level of pruning

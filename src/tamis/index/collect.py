@@ -10,7 +10,7 @@ One call handles some files and writes one part, in a thread or in a Spark execu
 | `footer_offset`, `footer_length` | the position of its footer                                                   |
 | `row_count`, `lower:x`, … | of the whole file, in the layout of `tamis.skipping.metadata`: from its footer, or    |
 |                          | from its page indexes if the footer has no bounds                                    |
-| `bloom:x`                | the bits of a Bloom filter, see `tamis.index.bloom_bits`                             |
+| `bloom:x`                | the bits of a Bloom filter, see the end of this module                               |
 | `group:row_count`, `group:lower:x`, … | the footer's metadata of its row groups: lists, one value each          |
 | `group:counted_nan_count:x` | the NaN counts of its row groups, from values                                     |
 | `group:sizes`            | the compressed bytes of every leaf in every row group; null if there are many leaves |
@@ -21,10 +21,10 @@ A file that cannot be read is left out and reported; a scan that needs it raises
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -35,15 +35,8 @@ from tamis import types
 from tamis.errors import CorruptFile, MissingFile, UnsupportedFeature
 from tamis.expr.nodes import TRUE
 from tamis.expr.patterns import find_successor_of_prefix
-from tamis.expr.wire.expression_json import schema_from_text, schema_to_text
+from tamis.expr.wire.expression_json import schema_from_text
 from tamis.formats.jobs import Arguments, read_table
-from tamis.index.bloom_bits import (
-    build_filter,
-    compute_max_distinct,
-    find_canonical_leaf,
-    hash_column_values,
-    sort_distinct,
-)
 from tamis.index.entries import make_relative
 from tamis.index.spec import IndexedColumn, IndexSpec, list_metadata_types
 from tamis.index.store import BLOOM, SCHEMA, IndexStore
@@ -51,9 +44,17 @@ from tamis.io.storage import Storage, open_storage
 from tamis.io.threads import LOCAL_SOLO_SECONDS, run_in_threads
 from tamis.parquet.footer.field_names import ColumnMapping
 from tamis.parquet.footer.footer import Footer, load_footer
-from tamis.parquet.footer.leaves import FileSchema, Leaf
+from tamis.parquet.footer.leaves import Leaf
 from tamis.parquet.footer.statistics import collect_metadata, list_row_counts
-from tamis.parquet.indexes.bloom_filter import Array
+from tamis.parquet.indexes.bloom_filter import (
+    BLOCK_BYTES,
+    SALTS,
+    WORDS_PER_BLOCK,
+    Array,
+    Unavailable,
+    find_blocks,
+    hash_stored_values,
+)
 from tamis.parquet.indexes.page_units import read_page_indexes
 from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.scan.planning.tasks import ScanTask
@@ -129,7 +130,6 @@ class FileAggregator:
 
 
 def _to_sortable(bounds: pa.Array) -> pa.Array:
-    """Return the bounds in a type that Arrow can sort."""
     if pa.types.is_float16(bounds.type):
         return bounds.cast(pa.float32())
     if pa.types.is_decimal(bounds.type) and bounds.type.bit_width < 128:
@@ -173,24 +173,6 @@ _TRAILER = 8  # behind the footer: its length, then the magic
 _Unreadable = (CorruptFile, MissingFile, UnsupportedFeature)
 
 
-def make_collection_arguments(
-    schema: pa.Schema,
-    partition_columns: Sequence[str],
-    names: ColumnMapping | None,
-    spec: IndexSpec,
-    *,
-    with_schemas: bool,
-) -> dict[str, Any]:
-    """Return the arguments that all calls share, as JSON values."""
-    return {
-        "schema": schema_to_text(schema),
-        "partition_columns": list(partition_columns),
-        "names": None if names is None else names.to_json(),
-        "spec": spec.to_dict(),
-        "with_schemas": with_schemas,
-    }
-
-
 @dataclass(frozen=True)
 class EntryCollector:
     """Collects the entries of files: the table, and what to record of its files."""
@@ -211,8 +193,12 @@ class EntryCollector:
         read = [(file, *found) for file, found in zip(wanted, each, strict=True) if not isinstance(found, str)]
         reasons = [found for found in each if isinstance(found, str)]
         footers = [footer for _, footer, _ in read]
+        # Without metadata of its writer, which differs from file to file and is not needed.
         serialised = {
-            schema: _serialise_schema(schema) for schema in dict.fromkeys(footer.schema for footer in footers)
+            schema: pa.schema([pa.field(field.name, field.type, field.nullable) for field in schema.arrow])
+            .serialize()
+            .to_pybytes()
+            for schema in dict.fromkeys(footer.schema for footer in footers)
         }
         schemas: dict[bytes, int] = {}
         numbers = [schemas.setdefault(serialised[footer.schema], len(schemas)) for footer in footers]
@@ -246,7 +232,13 @@ class EntryCollector:
     ) -> pa.Table:
         counts = np.array([footer.metadata.num_row_groups for footer in footers], np.int64)
         groups = self._read_groups(footers)
-        counted = self._collect_nan_counts(values)
+        counted = {
+            column.metadata_name("nan_count"): pa.array(
+                [count for each in values for count in each.nan_counts[column]], types.LONG
+            )
+            for column in self.spec.columns
+            if column.counts_nan
+        }
         parquet = [ParquetFile(self.storage, *file, footer) for file, footer in zip(files, footers, strict=True)]
         with_pages = add_page_bounds(groups, parquet, self.spec.columns, self.storage.threads)
         of_files = FileAggregator(counts).aggregate({**with_pages, **counted}, self.spec.columns)
@@ -272,16 +264,6 @@ class EntryCollector:
         }
         columns[SIZES] = pa.array([_read_leaf_sizes(footer) for footer in footers], pa.list_(types.LONG))
         return pa.table(columns)
-
-    def _collect_nan_counts(self, values: Sequence[ValueStatistics]) -> dict[str, pa.Array]:
-        """Return the NaN counts of all row groups, by the names of the index."""
-        return {
-            column.metadata_name("nan_count"): pa.array(
-                [count for each in values for count in each.nan_counts[column]], types.LONG
-            )
-            for column in self.spec.columns
-            if column.counts_nan
-        }
 
     def _read_groups(self, footers: Sequence[Footer]) -> dict[str, pa.Array]:
         """Return the footers' metadata of all row groups in file order, by the names of the index."""
@@ -327,12 +309,6 @@ def _make_collector(arguments: Arguments) -> EntryCollector:
         IndexSpec.from_dict(arguments["spec"]),
         arguments["with_schemas"],
     )
-
-
-def _serialise_schema(schema: FileSchema) -> bytes:
-    """Return the schema of a file without metadata of its writer, which differs from file to file and is not needed."""
-    fields = [pa.field(field.name, field.type, field.nullable) for field in schema.arrow]
-    return bytes(pa.schema(fields).serialize().to_pybytes())
 
 
 def _read_leaf_sizes(footer: Footer) -> list[int] | None:
@@ -554,3 +530,142 @@ def truncate_bounds(metadata: Mapping[str, pa.Array], column: IndexedColumn) -> 
             cut.is_valid(), inexact, pa.scalar(None, types.BOOLEAN)
         )
     return found
+
+
+# --- Bloom filters of whole files -------------------------------------------------------------------------------------
+#
+# They are split blocks of 256 bits with xxh64, as `tamis.parquet.indexes.bloom_filter` reads them.
+#
+# A filter inside a Parquet file hashes values in the file's types. These hash values in the *table's* types, so that
+# files that store a column in different types are probed alike: every type has one canonical form that is hashed, given
+# by the leaf of `find_canonical_leaf`. That form is part of the format of an index and must never change.
+
+MAX_FILTER_BYTES = 8 * 1024 * 1024
+"""The maximum size of a filter. A file with more distinct values has no filter, and is always kept."""
+
+SAMPLE_SIZE = 4096
+"""The number of first values that are checked for duplicates."""
+
+_BITS_PER_BLOCK = 8 * BLOCK_BYTES
+_NO_HASHES = np.empty(0, np.uint64)
+_VARIABLE_LENGTHS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+_UNITS = {"s": "milliseconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+
+
+@lru_cache(maxsize=256)
+def find_canonical_leaf(data_type: pa.DataType) -> Leaf | None:
+    """Return the Parquet leaf in whose physical form values of a type are hashed; None if they cannot be hashed."""
+    kinds = pa.types
+    parameters: dict[str, object] = {}
+    length = scale = 0
+    if kinds.is_integer(data_type):
+        physical, logical = "INT64", "INT"
+        parameters = {"bitWidth": data_type.bit_width, "isSigned": bool(kinds.is_signed_integer(data_type))}
+    elif kinds.is_floating(data_type):
+        physical, logical = "DOUBLE", "NONE"
+    elif kinds.is_date(data_type):
+        physical, logical = "INT32", "DATE"
+    elif kinds.is_time(data_type):
+        physical, logical, parameters = "INT64", "TIME", {"timeUnit": "nanoseconds"}
+    elif kinds.is_timestamp(data_type):
+        physical, logical = "INT64", "TIMESTAMP"
+        parameters = {"timeUnit": _UNITS[data_type.unit], "isAdjustedToUTC": data_type.tz is not None}
+    elif kinds.is_duration(data_type):
+        physical, logical = "INT64", "NONE"
+    elif kinds.is_decimal(data_type):
+        physical, logical, length, scale = "FIXED_LEN_BYTE_ARRAY", "DECIMAL", 32, data_type.scale
+    elif kinds.is_fixed_size_binary(data_type):
+        physical, logical, length = "FIXED_LEN_BYTE_ARRAY", "NONE", data_type.byte_width
+    elif any(is_kind(data_type) for is_kind in _VARIABLE_LENGTHS):
+        physical, logical = "BYTE_ARRAY", "NONE"
+    else:
+        return None
+    return Leaf(0, ("value",), physical, logical, parameters, length, 0, scale, True, data_type)
+
+
+def hash_column_values(values: pa.Array, leaf: Leaf) -> Array | None:
+    """Return the hashes of the values of a column, possibly with duplicates; None if some have no canonical form."""
+    values = values.drop_null()
+    # If few values repeat, finding duplicates takes longer than hashing them.
+    if pc.count_distinct(values[:SAMPLE_SIZE]).as_py() <= min(len(values), SAMPLE_SIZE) // 2:
+        values = pc.unique(values)
+    if pa.types.is_floating(values.type):
+        # NaN is never looked up in a filter.
+        values = values.filter(pc.invert(pc.is_nan(values)))
+    return hash_distinct_values(values, leaf)
+
+
+def sort_distinct(hashes: Array) -> Array:
+    """Return the distinct hashes, ascending. `np.unique` builds a hash table first, and took fifty times as long."""
+    ordered = np.sort(hashes)
+    is_first = np.ones(len(ordered), bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    found: Array = ordered[is_first]
+    return found
+
+
+def hash_distinct_values(values: pa.Array, leaf: Leaf) -> Array | None:
+    """Return the hashes of distinct values; None if one of them (NaN) has none."""
+    found = hash_stored_values(values, leaf) if len(values) else _NO_HASHES
+    # Each value must have a hash: these are values of the table, which every file can hold.
+    return None if isinstance(found, Unavailable) or len(found) < len(values) else found
+
+
+@lru_cache(maxsize=64)
+def compute_bits_per_value(false_positives: float) -> float:
+    """Return the number of bits per value for a share of false positives.
+
+    Values are distributed over blocks at random. With k values in a block, each of its eight 32-bit words has a given
+    bit set with probability 1 - (31/32)^k, and a value is a false positive if all eight are set.
+
+    >>> [round(compute_bits_per_value(share), 1) for share in (0.1, 0.01, 0.001)]
+    [6.0, 10.5, 16.9]
+    """
+    fewest, most = 1.0, 1024.0
+    while most - fewest > 0.001:
+        bits = (fewest + most) / 2
+        fewest, most = (bits, most) if _compute_false_positives(bits) > false_positives else (fewest, bits)
+    return most
+
+
+def _compute_false_positives(bits: float) -> float:
+    load = _BITS_PER_BLOCK / bits
+    chance = math.exp(-load)
+    total = 0.0
+    for count in range(1, int(load + 12 * math.sqrt(load) + 24)):
+        chance *= load / count
+        total += chance * (1 - (31 / 32) ** count) ** WORDS_PER_BLOCK
+    return total
+
+
+def compute_filter_size(distinct: int, false_positives: float) -> int:
+    """Return the size in bytes of a filter for a number of distinct values.
+
+    >>> compute_filter_size(0, 0.01), compute_filter_size(1000, 0.01), compute_filter_size(1000, 0.001)
+    (32, 1344, 2112)
+    """
+    bits = distinct * compute_bits_per_value(false_positives)
+    return max(1, math.ceil(bits / _BITS_PER_BLOCK)) * BLOCK_BYTES
+
+
+def compute_max_distinct(false_positives: float, max_bytes: int = MAX_FILTER_BYTES) -> int:
+    """Return the maximum number of distinct values of a file with a filter."""
+    return int(8 * max_bytes / compute_bits_per_value(false_positives))
+
+
+def build_filter(hashes: Array, false_positives: float, max_bytes: int = MAX_FILTER_BYTES) -> bytes | None:
+    """Return the filter for ascending hashes; None if it would have more than `max_bytes`."""
+    size = compute_filter_size(len(hashes), false_positives)
+    if size > max_bytes:
+        return None
+    bits = np.zeros((size // BLOCK_BYTES, WORDS_PER_BLOCK), np.uint32)
+    if len(hashes):
+        # Ascending hashes are in ascending blocks, so that the hashes of a block are adjacent.
+        blocks = find_blocks(hashes, len(bits))
+        starts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        lower = hashes.astype(np.uint32)
+        with np.errstate(over="ignore"):
+            for position, salt in enumerate(SALTS):
+                marks = np.uint32(1) << ((lower * salt) >> np.uint32(27))
+                bits[blocks[starts], position] = np.bitwise_or.reduceat(marks, starts)
+    return bits.astype("<u4").tobytes()

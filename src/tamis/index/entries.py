@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from threading import RLock
 
 import numpy as np
@@ -162,15 +163,16 @@ class Entries:
         starts: dict[RowGroupPosition, int] = {}
         arrays: list[pa.Array] = [pa.nulls(1, wanted)]
         for group, column in columns.items():
-            array = None if column is None else _cast_to_list(column, data_type)
-            if array is not None:
-                starts[group] = sum(map(len, arrays))
-                arrays.append(array)
+            # A column of another type is unknown.
+            with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                if column is not None:
+                    array = column.cast(wanted)
+                    starts[group] = sum(map(len, arrays))
+                    arrays.append(array)
         indices = [starts[group] + row if group in starts else 0 for group, row in zip(groups, within, strict=True)]
         return pa.concat_arrays(arrays).take(pa.array(indices, types.LONG))
 
     def _locate(self, rows: Rows) -> tuple[list[RowGroupPosition], list[int]]:
-        """Return the part and row group of each entry, and its position there."""
         owners = np.searchsorted(self._starts, rows, side="right") - 1
         local = rows - self._starts[owners]
         groups, within = local // FILES_PER_ROW_GROUP, local % FILES_PER_ROW_GROUP
@@ -201,13 +203,6 @@ class Entries:
         array = pa.concat_arrays([batch.column(name) for batch in batches])
         COLUMN_CACHE.put(key, array, array.nbytes)
         return array
-
-
-def _cast_to_list(array: pa.Array, data_type: pa.DataType) -> pa.Array | None:
-    try:
-        return array.cast(pa.list_(data_type))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
 
 
 def make_keys(files: pa.Table, root: str) -> pa.Array:

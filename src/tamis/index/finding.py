@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tamis.errors import InvalidArgument, TableNotFound, add_article, make_argument_error
 from tamis.io.listing import has_directory
-from tamis.io.open_files import OBJECT_STORES, OpenFiles
-from tamis.io.storage import Storage, open_storage
+from tamis.io.storage import OBJECT_STORES, OpenFiles, Storage, open_storage
 
 if TYPE_CHECKING:
     from tamis.index.store import IndexStore

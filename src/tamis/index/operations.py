@@ -34,10 +34,11 @@ from tamis.errors import (
     suggest_arguments,
 )
 from tamis.expr.nodes import TRUE
+from tamis.expr.wire.expression_json import schema_to_text
 from tamis.formats.jobs import Engine, Item, Job, can_serialise, get_job_engines, storage_to_arguments
 from tamis.formats.open_source import open_source
 from tamis.formats.source import TABLE_FORMATS, HasCollations, SampledSchema, TableSource, Versioned
-from tamis.index.collect import FUNCTION, RESULT, make_collection_arguments
+from tamis.index.collect import FUNCTION, RESULT
 from tamis.index.entries import Entries, Rows, make_relative
 from tamis.index.finding import open_store
 from tamis.index.spec import IndexRequest, IndexSpec, check_names, choose_columns
@@ -144,8 +145,6 @@ def build_index(
 
 @dataclass(frozen=True)
 class _KnownEntries:
-    """The reusable entries."""
-
     rows: Rows
     """The entry of each listed file; -1 for none."""
     parts: Sequence[tuple[Part, Rows]]
@@ -183,7 +182,11 @@ class _Build:
                 [*live, *((part, np.arange(part.files)) for part in new)],
                 self._subject.source.storage.tuning,
             )
-            self._verify(merged)
+            # Every column of the unchanged parts must be readable.
+            for part in merged:
+                if part.name not in self._made and part.name not in self._verified:
+                    deque(self._store.read_whole(part), maxlen=0)
+                    self._verified.add(part.name)
         except MissingFile:
             return None
         except DamagedPart as error:
@@ -197,7 +200,8 @@ class _Build:
             return None
         indexed = np.unique(rows[rows >= 0])
         current = self._make_current(found, indexed, merged)
-        if before is None or _differ(before, current):
+        # Without the id and the time of their build.
+        if before is None or replace(before, build="", built_at="") != replace(current, build="", built_at=""):
             self._store.publish(current)
             if not self._store.has_parts(merged):
                 return None
@@ -239,25 +243,12 @@ class _Build:
         leftovers = tuple(
             part
             for part in self._store.find_unreferenced_parts(referred)
-            if self._read_fingerprint(part) == fingerprint
+            if self._store.read_fingerprint(part) == fingerprint
         )
         usable = [part for part in (*in_force, *leftovers) if part.name not in self._damaged]
         entries = Entries(self._store, usable)
         rows = entries.find_rows(files, self._root)
         return _KnownEntries(rows, entries.split_by_part(np.unique(rows[rows >= 0])), leftovers)
-
-    def _verify(self, parts: Sequence[Part]) -> None:
-        """Check that every column of the unchanged parts can be read."""
-        for part in parts:
-            if part.name not in self._made and part.name not in self._verified:
-                deque(self._store.read_whole(part), maxlen=0)
-                self._verified.add(part.name)
-
-    def _read_fingerprint(self, part: Part) -> str | None:
-        try:
-            return self._store.read_spec(part).fingerprint
-        except (CorruptFile, MissingFile):
-            return None
 
     def _count_removed(self, before: Current | None, known: _KnownEntries) -> int:
         """Return how many entries of the current index are dropped; 0 if it has other columns."""
@@ -273,18 +264,20 @@ class _Build:
             return []
         subject = self._subject
         source = subject.source
-        arguments = storage_to_arguments(source.storage)
-        arguments["index"] = storage_to_arguments(self._store.storage)
-        arguments |= make_collection_arguments(
-            source.schema,
-            source.partition_columns,
-            source.field_names,
-            subject.spec,
-            with_schemas=TABLE_FORMATS[source.format].has_schemas_of_files,
-        )
+        arguments = storage_to_arguments(source.storage) | {
+            "index": storage_to_arguments(self._store.storage),
+            "schema": schema_to_text(source.schema),
+            "partition_columns": list(source.partition_columns),
+            "names": None if source.field_names is None else source.field_names.to_json(),
+            "spec": subject.spec.to_dict(),
+            "with_schemas": TABLE_FORMATS[source.format].has_schemas_of_files,
+        }
         most = source.storage.tuning.max_files_per_index_item
         slices = list(_split_files(files, most, reads_values=bool(subject.spec.columns_with_values)))
-        items = [Item.from_table(each.combine_chunks(), _estimate_bytes(each, subject.spec)) for each in slices]
+        # Without values, only the footers are read.
+        largest = MAX_BYTES_PER_ITEM if subject.spec.columns_with_values else FOOTER_BYTES
+        read = [pc.sum(pc.min_element_wise(each["size"], largest)).as_py() or 0 for each in slices]
+        items = [Item.from_table(each.combine_chunks(), size) for each, size in zip(slices, read, strict=True)]
         total_bytes = pc.sum(files["size"]).as_py() or 0
         done = size = most = 0
 
@@ -373,7 +366,6 @@ def _list_files(source: TableSource) -> pa.Table:
 
 
 def _is_recent(files: pa.Table, seconds: float) -> pa.Array:
-    """Return which files were written within the last seconds."""
     now = time.time_ns()
     nanoseconds = int(seconds * 1e9)
     times = files["modified_ns"].combine_chunks()
@@ -381,7 +373,6 @@ def _is_recent(files: pa.Table, seconds: float) -> pa.Array:
 
 
 def _split_files(files: pa.Table, max_files: int, *, reads_values: bool) -> Iterator[pa.Table]:
-    """Yield the files in slices, one for each work item, in order."""
     most = min(max_files, max(MIN_FILES_PER_ITEM, -(-files.num_rows // ITEMS)))
     sizes = files["size"].to_pylist() if reads_values else [0] * files.num_rows
     start = size = 0
@@ -391,17 +382,6 @@ def _split_files(files: pa.Table, max_files: int, *, reads_values: bool) -> Iter
             start, size = number, 0
         size += own
     yield files.slice(start)
-
-
-def _estimate_bytes(files: pa.Table, spec: IndexSpec) -> int:
-    if spec.columns_with_values:
-        return int(pc.sum(files["size"]).as_py() or 0)
-    return int(pc.sum(pc.min_element_wise(files["size"], FOOTER_BYTES)).as_py() or 0)
-
-
-def _differ(one: Current, other: Current) -> bool:
-    """Return whether two indexes differ, apart from the id and the time of their build."""
-    return replace(one, build="", built_at="") != replace(other, build="", built_at="")
 
 
 # --- Merging small parts: opening a part costs as much as reading thousands of its entries ----------------------------
@@ -422,7 +402,11 @@ def merge_parts(store: IndexStore, spec: IndexSpec, parts: Iterable[tuple[Part, 
             small.append((part, rows))
     if len(small) == 1 and 2 * len(small[0][1]) >= small[0][0].files:
         return [*large, small[0][0]]
-    return [*large, *(_write_merged(store, spec, group) for group in _group_parts(small, tuning))]
+    for group in _group_parts(small, tuning):
+        schemas: dict[bytes, int] = {}
+        tables = [_read_live_entries(store, part, rows, schemas) for part, rows in group]
+        large.append(store.write_part(pa.concat_tables(tables), list(schemas), spec))
+    return large
 
 
 def _group_parts(parts: Sequence[tuple[Part, Rows]], tuning: Tuning) -> Iterator[list[tuple[Part, Rows]]]:
@@ -436,12 +420,6 @@ def _group_parts(parts: Sequence[tuple[Part, Rows]], tuning: Tuning) -> Iterator
         group.append((part, rows))
     if group:
         yield group
-
-
-def _write_merged(store: IndexStore, spec: IndexSpec, group: Sequence[tuple[Part, Rows]]) -> Part:
-    schemas: dict[bytes, int] = {}
-    tables = [_read_live_entries(store, part, rows, schemas) for part, rows in group]
-    return store.write_part(pa.concat_tables(tables), list(schemas), spec)
 
 
 def _read_live_entries(store: IndexStore, part: Part, rows: Rows, schemas: dict[bytes, int]) -> pa.Table:

@@ -141,21 +141,27 @@ def choose_columns(
         for column in _find_ordered_leaves(schema, partition_columns)
         if column.path not in unordered
     }
-    if asked.columns is None:
-        chosen = list(known)
-    else:
-        chosen = [_resolve_column(name, "columns", known, schema, partition_columns, table) for name in asked.columns]
-    bloom = [_resolve_column(name, "bloom", known, schema, partition_columns, table) for name in asked.bloom]
-    counted = [_resolve_column(name, "count_nan", known, schema, partition_columns, table) for name in asked.count_nan]
+
+    def resolve_column(name: str, where: str) -> FieldPath:
+        path = resolve(to_name(name), schema, table, where=where).path
+        if path[0] in partition_columns:
+            raise InvalidArgument(f"{name!r} is a partition column, which needs no index: leave it out of {where}")
+        if path not in known:
+            raise InvalidArgument(f"column {name!r} has a type without bounds: leave it out of {where}")
+        return path
+
+    chosen = list(known) if asked.columns is None else [resolve_column(name, "columns") for name in asked.columns]
+    bloom = [resolve_column(name, "bloom") for name in asked.bloom]
+    counted = [resolve_column(name, "count_nan") for name in asked.count_nan]
     for path in bloom:
         if pa.types.is_boolean(known[path].type):
             raise InvalidArgument(
-                f"column {_format_path(path)!r} is a boolean, which needs no Bloom filter: leave it out of bloom"
+                f"column {'.'.join(path)!r} is a boolean, which needs no Bloom filter: leave it out of bloom"
             )
     for path in counted:
         if not pa.types.is_floating(known[path].type):
             raise InvalidArgument(
-                f"column {_format_path(path)!r} is {types.type_name_with_article(known[path].type)}, which has no NaN: "
+                f"column {'.'.join(path)!r} is {types.type_name_with_article(known[path].type)}, which has no NaN: "
                 "leave it out of count_nan"
             )
     if not isinstance(asked.false_positives, int | float) or isinstance(asked.false_positives, bool):
@@ -199,22 +205,6 @@ def _find_ordered_leaves(schema: pa.Schema, partition_columns: Collection[str]) 
     return found
 
 
-def _resolve_column(
-    name: str,
-    where: str,
-    known: Mapping[FieldPath, IndexedColumn],
-    schema: pa.Schema,
-    partition_columns: Collection[str],
-    table: str,
-) -> FieldPath:
-    path = resolve(to_name(name), schema, table, where=where).path
-    if path[0] in partition_columns:
-        raise InvalidArgument(f"{name!r} is a partition column, which needs no index: leave it out of {where}")
-    if path not in known:
-        raise InvalidArgument(f"column {name!r} has a type without bounds: leave it out of {where}")
-    return path
-
-
 def check_names(names: Sequence[str] | str | None, what: str) -> tuple[str, ...] | None:
     """Return column names as a tuple. A single string is an error: its letters would be names."""
     if isinstance(names, str):
@@ -228,10 +218,6 @@ def check_names(names: Sequence[str] | str | None, what: str) -> tuple[str, ...]
         if not isinstance(name, str):
             raise make_argument_error(f"each item of {what}", "the name of a column", name)
     return found
-
-
-def _format_path(path: FieldPath) -> str:
-    return ".".join(path)
 
 
 # --- Kinds of metadata and their types --------------------------------------------------------------------------------

@@ -35,10 +35,9 @@ from tamis.expr.wire.expression_json import schema_from_text, schema_to_text
 from tamis.index.finding import HIDDEN_FOLDER, INDEX_FOLDER
 from tamis.index.spec import FORMAT, IndexRequest, IndexSpec
 from tamis.io.listing import FileEntry, list_directory
-from tamis.io.open_files import OBJECT_STORES
 from tamis.io.ranges import IMMUTABLE, RangedFile
 from tamis.io.retries import run_with_retries
-from tamis.io.storage import Storage
+from tamis.io.storage import OBJECT_STORES, Storage
 from tamis.parquet.footer.footer import Footer, load_footer
 from tamis.parquet.reading.row_group_reader import read_row_group
 
@@ -139,8 +138,12 @@ class IndexStore:
         except CorruptFile as error:
             raise DamagedPart(str(error), part.name) from error
 
-    def read_spec(self, part: Part) -> IndexSpec:
-        return self._parse_metadata(part, SPEC_KEY, IndexSpec.from_dict)
+    def read_fingerprint(self, part: Part) -> str | None:
+        """Return the fingerprint of a part's specification; None if it is unreadable."""
+        try:
+            return self._parse_metadata(part, SPEC_KEY, IndexSpec.from_dict).fingerprint
+        except (CorruptFile, MissingFile):
+            return None
 
     def read_schemas(self, part: Part) -> list[bytes]:
         """Return the distinct schemas of the files of a part, serialised."""
@@ -189,13 +192,15 @@ class IndexStore:
             SPEC_KEY: json.dumps(spec.to_dict()).encode(),
             SCHEMAS_KEY: json.dumps([b64encode(schema).decode() for schema in schemas]).encode(),
         }
+        # The names of the leaf columns in Parquet.
+        leaves = [f"{each.name}.list.element" if pa.types.is_list(each.type) else each.name for each in entries.schema]
         filters = [name for name in entries.column_names if name.startswith(f"{BLOOM}:")]
         pq.write_table(
             entries.replace_schema_metadata(metadata),
             sink,
             row_group_size=FILES_PER_ROW_GROUP,
             # The bits of a good filter are random, so they do not compress.
-            compression={name: "none" if name in filters else "zstd" for name in _list_leaf_names(entries.schema)},
+            compression={name: "none" if name in filters else "zstd" for name in leaves},
             use_dictionary=[SCHEMA],
             write_statistics=False,
             write_page_checksum=True,
@@ -316,11 +321,6 @@ def _is_ours(name: str) -> bool:
     return PART_NAME.fullmatch(name) is not None or name.startswith("aside-")
 
 
-def _list_leaf_names(schema: pa.Schema) -> list[str]:
-    """Return the names of the leaf columns in Parquet."""
-    return [f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name for field in schema]
-
-
 # --- current.json -----------------------------------------------------------------------------------------------------
 #
 # All other files of an index have new, unique names, and are not read until this file refers to them. It is replaced
@@ -390,7 +390,7 @@ class Current:
             "files": self.files,
             "rows": self.rows,
             "bytes": self.total_bytes,
-            "sample": None if self.sample is None else _sample_to_dict(self.sample),
+            "sample": self.sample and {**asdict(self.sample.file), "schema": schema_to_text(self.sample.schema)},
         }
         return json.dumps(content | {"checksum": _compute_checksum(content)}, indent=1).encode()
 
@@ -405,8 +405,9 @@ class Current:
                     f"the index at '{location}' has format {content['format']!r}, this version of Tamis reads "
                     f"{FORMAT}: build it again"
                 )
-            _verify_checksum(written, content)
-            table = content["table"]
+            if written != _compute_checksum(content):
+                raise CorruptFile(f"the index at '{location}' is damaged (wrong checksum): build it again")
+            table, sample = content["table"], content["sample"]
             return Current(
                 content["build"],
                 content["built_at"],
@@ -418,25 +419,11 @@ class Current:
                 content["files"],
                 content["rows"],
                 content["bytes"],
-                None if content["sample"] is None else _sample_from_dict(content["sample"]),
+                sample and Sample(schema=schema_from_text(sample.pop("schema")), file=FileEntry(**sample)),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException, OSError) as error:
             raise CorruptFile(f"the index at '{location}' is damaged ({to_one_line(error)}): build it again") from error
 
 
-def _verify_checksum(written: object, content: Mapping[str, Any]) -> None:
-    if written != _compute_checksum(content):
-        raise ValueError("wrong checksum")
-
-
 def _compute_checksum(content: Mapping[str, Any]) -> str:
     return xxhash.xxh64_hexdigest(json.dumps(content, sort_keys=True).encode())
-
-
-def _sample_to_dict(sample: Sample) -> dict[str, Any]:
-    return {**asdict(sample.file), "schema": schema_to_text(sample.schema)}
-
-
-def _sample_from_dict(given: Mapping[str, Any]) -> Sample:
-    file = FileEntry(given["path"], given["size"], given["modified_ns"])
-    return Sample(file, schema_from_text(given["schema"]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 
 import numpy as np
@@ -20,8 +20,7 @@ from tamis import types
 from tamis.errors import CorruptFile, StorageError, UnsupportedFeature, format_count
 from tamis.expr.nodes import Column
 from tamis.formats.source import TABLE_FORMATS, FileListing, IndexedRowGroups, TableFormat
-from tamis.index.bloom_bits import find_canonical_leaf, hash_distinct_values
-from tamis.index.collect import GROUP, MAX_BOUND_LENGTH, SIZES
+from tamis.index.collect import GROUP, MAX_BOUND_LENGTH, SIZES, find_canonical_leaf, hash_distinct_values
 from tamis.index.entries import Entries, Rows, make_relative
 from tamis.index.spec import IndexedColumn, list_metadata_types
 from tamis.index.store import BLOOM, Current, IndexStore
@@ -40,12 +39,6 @@ logger = logging.getLogger("tamis")
 
 Bits = npt.NDArray[np.bool_]
 KeyOf = Callable[[FieldPath], FieldPath]
-
-
-@dataclass(frozen=True, slots=True)
-class _LoadedIndex:
-    current: Current
-    entries: Entries
 
 
 class TableIndex:
@@ -89,14 +82,14 @@ class TableIndex:
             return None
         return found
 
-    def _load(self) -> _LoadedIndex | None:
+    def _load(self) -> tuple[Current, Entries] | None:
         current = self.get_current()
         if current is None:
             return None
         with self._lock:
             if self._entries is None:
                 self._entries = Entries(self.store, current.parts)
-            return _LoadedIndex(current, self._entries)
+            return current, self._entries
 
     def find_schema(self, file: FileEntry) -> pa.Schema | None:
         current = self.get_current()
@@ -114,7 +107,7 @@ class TableIndex:
         loaded = self._load()
         if loaded is None:
             return np.full(files.num_rows, -1, np.int64)
-        return loaded.entries.find_rows(files, self._table.root)
+        return loaded[1].find_rows(files, self._table.root)
 
     # --- Narrowing ----------------------------------------------------------------------------------------------
 
@@ -134,7 +127,7 @@ class TableIndex:
         loaded = self._load()
         if loaded is None:
             return listing
-        return _ListingPruner(loaded, listing, predicate, key_of, self.find_entries(listing.files)).make_listing(
+        return _ListingPruner(*loaded, listing, predicate, key_of, self.find_entries(listing.files)).make_listing(
             with_rows=with_rows, with_filters="bloom" in levels
         )
 
@@ -142,25 +135,26 @@ class TableIndex:
         self, files: pa.Table, columns: Sequence[Column], needed: Sequence[FieldPath], mentioned: Sequence[Column]
     ) -> IndexedRowGroups | None:
         loaded = self._load()
-        if loaded is None or not TABLE_FORMATS.get(loaded.current.table_format, TableFormat()).has_schemas_of_files:
+        if loaded is None or not _has_schemas_of_files(loaded[0]):
             return None
-        known = {
-            column: indexed
-            for column in columns
-            if (indexed := _find_indexed_column(column, loaded.current, None)) is not None
-        }
-        if len(known) < len(columns):
+        known = {column: _find_indexed_column(column, loaded[0], None) for column in columns}
+        indexed = {column: found for column, found in known.items() if found is not None}
+        if len(indexed) < len(known):
             return None
-        return read_indexed_row_groups(loaded.entries, self.find_entries(files), known, needed, mentioned)
+        return read_indexed_row_groups(loaded[1], self.find_entries(files), indexed, needed, mentioned)
 
 
 class _ListingPruner:
-    """Prunes one listing by one predicate."""
-
     def __init__(
-        self, loaded: _LoadedIndex, listing: FileListing, predicate: Predicate, key_of: KeyOf | None, rows: Rows
+        self,
+        current: Current,
+        entries: Entries,
+        listing: FileListing,
+        predicate: Predicate,
+        key_of: KeyOf | None,
+        rows: Rows,
     ) -> None:
-        self._entries = loaded.entries
+        self._entries = entries
         self._listing = listing
         self._predicate = predicate
         partitions = set(listing.partitions.column_names)
@@ -168,24 +162,18 @@ class _ListingPruner:
             column: indexed
             for column in predicate.columns
             if column.path[0] not in partitions
-            and (indexed := _find_indexed_column(column, loaded.current, key_of)) is not None
+            and (indexed := _find_indexed_column(column, current, key_of)) is not None
         }
         is_known = rows >= 0
-        if TABLE_FORMATS.get(loaded.current.table_format, TableFormat()).has_schemas_of_files:
+        if _has_schemas_of_files(current) and is_known.any():
+            # The filter is bound to the table's types, so that its result for a file of incompatible types may be
+            # wrong. Such a file is kept: opening it raises the error.
             mentioned = [column for column in predicate.mentioned if column.path[0] not in partitions]
-            is_known[is_known] = self._fits(rows[is_known], mentioned)
+            numbers, schemas = entries.read_schemas()
+            fits = np.array([_fits(schema, mentioned) for schema in schemas], np.bool_)
+            is_known[is_known] = fits[numbers[rows[is_known]]]
         self._known = np.flatnonzero(is_known)
         self._rows = rows[self._known]
-
-    def _fits(self, rows: Rows, mentioned: Sequence[Column]) -> Bits:
-        """Return whether the column types of files are compatible with the table's.
-
-        The filter is bound to the table's types, so that its result for an incompatible file may be wrong. Such a file
-        is kept: opening it raises the error.
-        """
-        numbers, schemas = self._entries.read_schemas()
-        fits = np.array([_fits(schema, mentioned) for schema in schemas], np.bool_)
-        return fits[numbers[rows]] if len(rows) else np.zeros(0, np.bool_)
 
     def make_listing(self, *, with_rows: bool, with_filters: bool) -> FileListing:
         units = self._make_units()
@@ -211,7 +199,6 @@ class _ListingPruner:
         return replace(listing, levels=levels, matched=matched, rows=rows)
 
     def _make_units(self) -> pa.RecordBatch:
-        """Return the metadata of the files with an entry."""
         wanted = {
             indexed.metadata_name(kind): data_type
             for indexed in self._columns.values()
@@ -324,6 +311,10 @@ def _add_outcomes(
     return (*merged, *before[len(after) :])
 
 
+def _has_schemas_of_files(current: Current) -> bool:
+    return TABLE_FORMATS.get(current.table_format, TableFormat()).has_schemas_of_files
+
+
 def _find_indexed_column(column: Column, current: Current, key_of: KeyOf | None) -> IndexedColumn | None:
     """Return the indexed column; None if it is not indexed, or in another type."""
     try:
@@ -366,11 +357,18 @@ def read_indexed_row_groups(
     is_indexed[is_indexed] = np.array([each is not None for each in leaves], np.bool_)[numbers[rows[is_indexed]]]
     row_counts = entries.read_lists(f"{GROUP}{ROW_COUNT.name}", types.LONG, rows[is_indexed])
     sizes = entries.read_lists(SIZES, types.LONG, rows[is_indexed])
-    metadata_lists = _read_metadata(entries, rows[is_indexed], columns)
-    is_whole = np.asarray(pc.and_(row_counts.is_valid(), sizes.is_valid())) & _are_lists_complete(
-        row_counts, metadata_lists
-    )
-    is_whole &= _are_uncut(metadata_lists, columns)
+    metadata_lists = {
+        name: entries.read_lists(name, data_type, rows[is_indexed])
+        for indexed in columns.values()
+        for kind, data_type in list_metadata_types(indexed.type).items()
+        for name in [f"{GROUP}{indexed.metadata_name(kind)}"]
+    }
+    is_whole = np.asarray(pc.and_(row_counts.is_valid(), sizes.is_valid()))
+    for lists in metadata_lists.values():
+        # Every kind of metadata must cover every row group.
+        covers = pc.equal(pc.list_value_length(lists), pc.list_value_length(row_counts))
+        is_whole = is_whole & np.asarray(pc.fill_null(covers, False))
+    is_whole = is_whole & _are_uncut(metadata_lists, columns, len(is_whole))
     if not is_whole.all():
         is_indexed[np.flatnonzero(is_indexed)] = is_whole
         kept = pa.array(is_whole)
@@ -402,29 +400,9 @@ def _find_leaves(
     return len(everything), find_leaf_indices(schema, paths)
 
 
-def _read_metadata(entries: Entries, rows: Rows, columns: dict[Column, IndexedColumn]) -> dict[str, pa.Array]:
-    return {
-        f"{GROUP}{indexed.metadata_name(kind)}": entries.read_lists(
-            f"{GROUP}{indexed.metadata_name(kind)}", data_type, rows
-        )
-        for indexed in columns.values()
-        for kind, data_type in list_metadata_types(indexed.type).items()
-    }
-
-
-def _are_lists_complete(row_counts: pa.Array, metadata_lists: dict[str, pa.Array]) -> Bits:
-    """Return for which files every kind of metadata covers every row group."""
-    count = pc.list_value_length(row_counts)
-    found = np.ones(len(row_counts), np.bool_)
-    for lists in metadata_lists.values():
-        found &= np.asarray(pc.fill_null(pc.equal(pc.list_value_length(lists), count), False))
-    return found
-
-
-def _are_uncut(metadata_lists: dict[str, pa.Array], columns: dict[Column, IndexedColumn]) -> Bits:
-    """Return for which files no bound may be truncated: their footers have the full bounds."""
-    count = len(next(iter(metadata_lists.values()))) if metadata_lists else 0
-    found = np.ones(count, np.bool_) if metadata_lists else np.ones(1, np.bool_)
+def _are_uncut(metadata_lists: dict[str, pa.Array], columns: dict[Column, IndexedColumn], count: int) -> Bits:
+    """Return for which of `count` files no bound may be truncated: their footers have the full bounds."""
+    found = np.ones(count, np.bool_)
     for indexed in columns.values():
         if not (types.is_text(indexed.type) or types.is_bytes(indexed.type)):
             continue

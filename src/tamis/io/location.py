@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 
 FILE_SCHEME = "file"
-"""The scheme of local locations."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}

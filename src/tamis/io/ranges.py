@@ -21,9 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis.errors import CorruptFile, MissingFile, StorageError
-from tamis.io.open_files import OBJECT_STORES, OpenFile
 from tamis.io.retries import ShortRead, run_with_retries
-from tamis.io.storage import Storage
+from tamis.io.storage import OBJECT_STORES, OpenFile, Storage
 from tamis.io.threads import run_in_threads
 
 KIB = 1024
@@ -122,7 +121,7 @@ class RangedFile:
     """An open file for ranged reads. It is thread-safe.
 
     Opening a remote file costs a request, so files of object stores stay open when this is closed: see
-    `tamis.io.open_files`. A file with another size than `size` or another modification time than `modified_ns` (None:
+    `tamis.io.storage`. A file with another size than `size` or another modification time than `modified_ns` (None:
     not checked) was replaced, which is a CorruptFile.
     """
 

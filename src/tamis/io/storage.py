@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -31,7 +33,6 @@ from tamis.errors import (
     make_argument_error,
 )
 from tamis.io.counters import IoCounters
-from tamis.io.open_files import OpenFiles
 from tamis.io.retries import RetryPolicy
 from tamis.io.storage_options import S3Options, check_storage_options
 from tamis.io.threads import choose_threads
@@ -39,6 +40,74 @@ from tamis.tuning import DEFAULT_TUNING, Tuning
 
 if TYPE_CHECKING:  # a storage only carries the handler, and few programs bring one
     from tamis.skipping.handler import ExpressionHandler
+
+# --- A cache of open files of object stores, shared by the steps of a scan --------------------------------------------
+#
+# Opening such a file takes a round trip, which requests its size. An open file holds no connection, but it holds the
+# size of the file, so it is dropped at the end of a scan or after some time: then a replaced file is detected. Files of
+# other file systems may hold a connection or a buffer, and are closed after each use.
+
+OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
+"""The pyarrow file systems whose open files are only a name and a size."""
+
+MAX_OPEN_FILES = 512
+MAX_AGE_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """An open file with its size, and its tail if that was read."""
+
+    file: pa.NativeFile
+    size: int
+    tail: pa.Buffer | None = None
+    looked_up_ns: int | None = None
+    """The modification time, if opening did not return it and it was looked up."""
+    opened_at: float = field(default_factory=monotonic)
+
+    def keep_tail(self, tail: pa.Buffer) -> None:
+        if self.tail is None or self.tail.size < tail.size:
+            self.tail = tail
+
+    def read_from_tail(self, start: int, length: int) -> pa.Buffer | None:
+        """Return the bytes of a range if the cached tail has all of them, else None."""
+        if self.tail is None or start < (first := self.size - self.tail.size):
+            return None
+        return self.tail.slice(start - first, length)
+
+
+class OpenFiles:
+    """The most recently opened files of one storage, by path. It is thread-safe."""
+
+    __slots__ = ("_files", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._files: OrderedDict[str, OpenFile] = OrderedDict()
+
+    def __reduce__(self) -> tuple[type[OpenFiles], tuple[()]]:
+        # Another process opens its own files.
+        return OpenFiles, ()
+
+    def get(self, path: str) -> OpenFile | None:
+        with self._lock:
+            found = self._files.get(path)
+            if found is None or monotonic() - found.opened_at > MAX_AGE_SECONDS:
+                return None
+            self._files.move_to_end(path)
+            return found
+
+    def put(self, path: str, file: OpenFile) -> None:
+        with self._lock:
+            self._files[path] = file
+            while len(self._files) > MAX_OPEN_FILES:
+                self._files.popitem(last=False)
+
+    def clear(self) -> None:
+        """Drop all files. A file that is being read stays open until its reader is done."""
+        with self._lock:
+            self._files.clear()
+
 
 # --- Symbolic links ---------------------------------------------------------------------------------------------------
 #
@@ -148,7 +217,6 @@ class Storage:
     given: tuple[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
     """The URI and options with which another process opens the same storage; None for a file system object."""
     links: LinkGuard = field(default_factory=LinkGuard, compare=False, repr=False)
-    """The guard against symbolic links out of the root."""
     tuning: Tuning = field(default=DEFAULT_TUNING, compare=False, repr=False)
     """The thresholds for planning and reading what is stored here."""
     handler: ExpressionHandler | None = field(default=None, compare=False, repr=False)

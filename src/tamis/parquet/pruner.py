@@ -162,7 +162,6 @@ class PruneResult:
     """The positions of those rows in the file, if `emit_roaring` requested them and the file has at most 2^32 rows."""
     compile_result: CompileResult
     required_columns: tuple[str, ...]
-    """The columns of the predicate."""
     levels: tuple[LevelReport, ...]
     _row_counts: tuple[int, ...] = field(repr=False)
     _labels: tuple[str, ...] = field(repr=False)

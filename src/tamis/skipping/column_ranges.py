@@ -288,7 +288,8 @@ def _invert(leaf: Call) -> tuple[Column, ColumnRanges] | None:
     column = _find_argument(value)
     if column is None or not can_evaluate(value):
         return None
-    present = sorted([item for item in items if isinstance(item, Literal) and not item.is_null], key=_sort_literal)
+    known = [item for item in items if isinstance(item, Literal) and not item.is_null]
+    present = sorted(known, key=lambda item: sort_key(item.value))
     try:
         if leaf.function == "in" and len(present) > _MAX_SEARCHES:
             found = [_search_range(">=", value, present[0], column), _search_range("<=", value, present[-1], column)]
@@ -299,10 +300,6 @@ def _invert(leaf: Call) -> tuple[Column, ColumnRanges] | None:
     except EvaluationError:
         return None
     return column, ColumnRanges(ranges, may_be_null=column not in _find_columns_with_values(value))
-
-
-def _sort_literal(literal: Literal) -> Any:
-    return sort_key(literal.value)
 
 
 def _find_argument(value: Expr) -> Column | None:
@@ -378,12 +375,10 @@ _Cut: TypeAlias = tuple[Any, ...]
 
 
 def _cut_before(each: ValueRange) -> _Cut:
-    """Return the cut at which a range begins."""
     return (-1,) if each.lower is None else (0, sort_key(each.lower.value), 0 if each.includes_lower else 1)
 
 
 def _cut_after(each: ValueRange) -> _Cut:
-    """Return the cut at which a range ends."""
     return (1,) if each.upper is None else (0, sort_key(each.upper.value), 1 if each.includes_upper else 0)
 
 

@@ -62,19 +62,11 @@ class Question:
 
     @property
     def true_name(self) -> str:
-        return f"true:{self.number}"
-
-    @property
-    def false_name(self) -> str:
-        return f"false:{self.number}"
-
-    @property
-    def null_name(self) -> str:
-        return f"null:{self.number}"
+        return self.names[0]
 
     @property
     def names(self) -> tuple[str, str, str]:
-        return self.true_name, self.false_name, self.null_name
+        return f"true:{self.number}", f"false:{self.number}", f"null:{self.number}"
 
     @property
     def values(self) -> pa.Array:
@@ -90,12 +82,9 @@ class Question:
     def answers(self) -> Answers:
         """The three answers as expressions over the question's metadata columns."""
         has_nulls = Call(">", (null_count(self.column), _ZERO))
-        at_null = self.at_null.value
-        return Answers(
-            any_of(_match_boolean_column(self.true_name), has_nulls if at_null is True else FALSE),
-            any_of(_match_boolean_column(self.false_name), has_nulls if at_null is False else FALSE),
-            any_of(_match_boolean_column(self.null_name), has_nulls if at_null is None else FALSE),
-        )
+        pairs = zip(self.names, (True, False, None), strict=True)
+        columns = ((Column((name,), type=types.BOOLEAN), self.at_null.value is value) for name, value in pairs)
+        return Answers(*(any_of(column, has_nulls if holds_at_null else FALSE) for column, holds_at_null in columns))
 
     @cached_property
     def _of_value(self) -> Expr:
@@ -121,10 +110,6 @@ class Question:
         except EvaluationError:
             return None
         return true > 0, false > 0, true + false < count
-
-
-def _match_boolean_column(name: str) -> Column:
-    return Column((name,), type=types.BOOLEAN)
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,13 @@ limit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tamis.skipping.prune import NO_UNITS_LEFT, ConjunctOutcome
 from tamis.skipping.rewrite import Conjunct
 
 SWITCHED_OFF = "switched off"
-"""The note of a level that was not applied."""
 
 MATCHED_BY_FILE, MATCHED_BY_ROW_GROUP = "fully matched by the file", "fully matched by the row group"
 """Why a conjunct was not tested: a level above has proven it for every row."""
@@ -51,18 +50,12 @@ class LevelReport:
     rows_kept: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        numbers = ("total", "kept", "bytes_total", "bytes_kept", "rows_total", "rows_kept")
+        outcomes = [asdict(each) for each in self.by_predicate]
         return {
             "level": self.level,
-            "total": self.total,
-            "kept": self.kept,
-            "bytes_total": self.bytes_total,
-            "bytes_kept": self.bytes_kept,
-            "rows_total": self.rows_total,
-            "rows_kept": self.rows_kept,
-            "by_predicate": [
-                {"predicate": each.predicate, "skipped": each.skipped, "unused_because": each.unused_because}
-                for each in self.by_predicate
-            ],
+            **{name: getattr(self, name) for name in numbers},
+            "by_predicate": outcomes,
             "note": self.note,
         }
 
@@ -76,22 +69,22 @@ class LevelReport:
         """Add units that bypassed the level, so that its totals cover all units."""
         self.total += units
         self.kept += units
-        self.bytes_total = _add_known(self.bytes_total, size)
-        self.bytes_kept = _add_known(self.bytes_kept, size)
+        self.bytes_total = add_known(self.bytes_total, size)
+        self.bytes_kept = add_known(self.bytes_kept, size)
 
     def add(self, other: LevelReport) -> None:
         """Add the metrics of more units of the same level."""
         self.by_predicate = merge_outcomes(self.by_predicate, other.by_predicate, first=self.total == 0)
         self.total += other.total
         self.kept += other.kept
-        self.bytes_total = _add_known(self.bytes_total, other.bytes_total)
-        self.bytes_kept = _add_known(self.bytes_kept, other.bytes_kept)
-        self.rows_total = _add_known(self.rows_total, other.rows_total)
-        self.rows_kept = _add_known(self.rows_kept, other.rows_kept)
+        self.bytes_total = add_known(self.bytes_total, other.bytes_total)
+        self.bytes_kept = add_known(self.bytes_kept, other.bytes_kept)
+        self.rows_total = add_known(self.rows_total, other.rows_total)
+        self.rows_kept = add_known(self.rows_kept, other.rows_kept)
         self.note = self.note or other.note
 
 
-def _add_known(left: int | None, right: int | None) -> int | None:
+def add_known(left: int | None, right: int | None) -> int | None:
     return None if left is None or right is None else left + right
 
 

@@ -46,7 +46,6 @@ class Pruned:
     """For each conjunct and each *remaining* unit, whether it is TRUE for every row; empty if not requested."""
     outcomes: tuple[ConjunctOutcome, ...]
     remaining: pa.RecordBatch
-    """The metadata of the remaining units."""
     skipped_by: tuple[pa.BooleanArray, ...]
     """For each conjunct, the units that it skips and no earlier conjunct does: each skipped unit counts once."""
 

@@ -61,10 +61,9 @@ from tamis.expr.nodes import (
 )
 from tamis.expr.sql.printer import to_display_sql
 from tamis.skipping.answers import UNKNOWN, Answers, all_of, any_of
-from tamis.skipping.atoms import Reason, answer_boolean, answer_call
+from tamis.skipping.atoms import ZERO, Range, Reason, answer_boolean, answer_call, compute_range
 from tamis.skipping.handler import CompiledPredicates, ExpressionHandler
 from tamis.skipping.metadata import ROW_COUNT, lower, nan_count, null_count, upper
-from tamis.skipping.ranges import Range, compute_range
 from tamis.types import is_ordered
 
 
@@ -129,7 +128,7 @@ def rewrite(predicate: Expr, refine: Refine | None = None) -> tuple[Conjunct, ..
 
 def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column], refine: Refine | None) -> Conjunct:
     failures = _Failures()
-    outermost = {id(part) for part in _find_parts(predicate)}
+    outermost = {id(node) for node in walk(predicate, get_conditions) if not is_logic(node)}
 
     def answer(node: Expr, args: tuple[_NodeResult, ...]) -> _NodeResult:
         found = _answer(node, args, id(node) in outermost, failures)
@@ -138,7 +137,7 @@ def _rewrite_conjunct(predicate: Expr, no_nan: frozenset[Column], refine: Refine
     answered = fold(predicate, answer)
     answers = assume_no_nan(predicate, answered.answers, no_nan)
     whole = negate(any_of(answers.may_be_false, answers.may_be_null, *failures.of_parts))
-    has_rows = Call(">", (ROW_COUNT, Literal(0, types.LONG)))
+    has_rows = Call(">", (ROW_COUNT, ZERO))
     return Conjunct(
         predicate,
         all_of(answers.may_be_true, has_rows),
@@ -152,11 +151,6 @@ def answer_predicate(predicate: Expr) -> Answers:
     """Return the answers of a predicate that does not fail for any row."""
     failures = _Failures()
     return fold(predicate, lambda node, args: _answer(node, args, False, failures)).answers
-
-
-def _find_parts(predicate: Expr) -> list[Expr]:
-    """Return the predicates that AND, OR and NOT combine."""
-    return [node for node in walk(predicate, get_conditions) if not is_logic(node)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +221,6 @@ def _answer(node: Expr, args: tuple[_NodeResult, ...], is_part: bool, failures: 
 # There any predicate, monotone or not, is answered by evaluating it for that value: `month(day) = 3` cannot be decided
 # for a range of days, but it can for a partition of one day.
 
-_ZERO = Literal(0, types.LONG)
-
 
 def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) -> tuple[Answers, Expr]:
     """Return the answers for units in which all columns of the predicate are constant, and whether it may fail there.
@@ -238,7 +230,10 @@ def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) ->
     if type_of(predicate) != types.BOOLEAN or not can_evaluate(predicate):
         return otherwise, may_fail
     columns = find_columns(predicate)
-    if not columns or not all(_has_value_semantics(column) for column in columns):
+    # Bounds of floats hide NaN and the sign of zero, which functions can distinguish.
+    if not columns or not all(each.type is not None and is_ordered(each.type) for each in columns):
+        return otherwise, may_fail
+    if any(pa.types.is_floating(column.type) for column in columns):
         return otherwise, may_fail
     constant = all_of(*(_is_constant(column) for column in columns))
     # In other units the value is NULL, so the predicate is not evaluated (and cannot fail) for a mere bound.
@@ -258,15 +253,10 @@ def answer_constant_unit(predicate: Expr, otherwise: Answers, may_fail: Expr) ->
     return answers, FALSE if may_fail == FALSE else answer(FALSE, may_fail)
 
 
-def _has_value_semantics(column: Column) -> bool:
-    # Bounds of floats hide NaN and the sign of zero, which functions can distinguish.
-    return column.type is not None and is_ordered(column.type) and not pa.types.is_floating(column.type)
-
-
 def _is_constant(column: Column) -> Expr:
     nulls = null_count(column)
     return any_of(
-        all_of(Call("=", (nulls, _ZERO)), Call("=", (lower(column), upper(column)))),
+        all_of(Call("=", (nulls, ZERO)), Call("=", (lower(column), upper(column)))),
         all_of(Call("=", (nulls, ROW_COUNT)), Call("is_null", (lower(column),))),
     )
 
@@ -276,8 +266,6 @@ def _is_constant(column: Column) -> Expr:
 # `x >= 3 AND x <= 4`: NaN is above 3, so the first conjunct alone keeps every unit without a NaN count, and most
 # writers do not count NaN. But the second conjunct bounds x from above, and NaN is above everything: for a row that
 # satisfies both, x is not NaN. So *whether the first conjunct may be TRUE* is answered as if there were no NaN.
-
-_NONE = Literal(0, types.LONG)
 
 
 def find_columns_without_nan(parts: Sequence[Expr]) -> frozenset[Column]:
@@ -301,7 +289,7 @@ def assume_no_nan(part: Expr, answers: Answers, columns: frozenset[Column]) -> A
     match part:
         case Call(_, (Column() as column, *_)) | Call("not", (Call(_, (Column() as column, *_)),)) if column in columns:
             count = nan_count(column)
-            may_be_true = transform(answers.may_be_true, lambda node: _NONE if node == count else node)
+            may_be_true = transform(answers.may_be_true, lambda node: ZERO if node == count else node)
             return replace(answers, may_be_true=may_be_true)
         case _:
             return answers

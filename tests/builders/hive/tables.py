@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.formats.hive.names import HIVE_NULL
+from tamis.formats.hive.tree import HIVE_NULL
 
 _TO_ESCAPE = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 

@@ -16,7 +16,7 @@ from tamis.expr.bind import bind
 from tamis.expr.nodes import Call, Column, Literal
 from tamis.expr.sql.parse import parse_sql
 from tamis.formats.database import open_database
-from tamis.formats.database.expressions import MAX_IN_LIST_ITEMS
+from tamis.formats.database.select_text import MAX_IN_LIST_ITEMS
 from tamis.query.connectors.database_connector import DatabaseConnector
 from tamis.query.plan.nodes import AggregateCall, Named, SortKey
 

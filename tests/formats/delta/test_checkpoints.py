@@ -12,7 +12,7 @@ import pytest
 import tamis
 from builders.delta.log import DeltaLog, add, commit_info, deletion_vector, format_action, metadata, protocol, remove
 from tamis.errors import CorruptFile, MissingFile
-from tamis.formats.delta.checkpoint.checkpoint_rows import read_checkpoint_part
+from tamis.formats.delta.checkpoint import read_checkpoint_part
 from tamis.formats.delta.log.actions import ADD
 from tamis.formats.delta.snapshot import Snapshot
 from tamis.io.storage import open_storage

@@ -12,7 +12,7 @@ import pytest
 import tamis
 from builders.delta.log import DeltaLog, add, deletion_vector, remove
 from tamis.errors import CorruptFile
-from tamis.formats.delta.checkpoint import checkpoint_rows
+from tamis.formats.delta import checkpoint as checkpoint_rows
 from tamis.formats.delta.planning.file_batches import FILE_BATCH_CACHE
 
 FILES, PER_GROUP = 40, 5

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.hive.tables import escape
-from tamis.formats.hive.names import HIVE_NULL, split_directory_name, split_directory_names, unescape, unescape_all
+from tamis.formats.hive.tree import HIVE_NULL, split_directory_name, split_directory_names, unescape, unescape_all
 
 
 @pytest.mark.parametrize(

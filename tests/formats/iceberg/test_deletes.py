@@ -22,7 +22,7 @@ from builders.iceberg.tables import IcebergFolder, write_rows
 from builders.iceberg.values import field
 from builders.parquet.tuning import PRUNE_PAGES
 from tamis.errors import CorruptFile
-from tamis.formats.iceberg.deletes.equality_deletes import DeletedKeys
+from tamis.formats.iceberg.deletes.deleted_rows import DeletedKeys
 from tamis.formats.source import LEVELS
 
 FIELDS = [field(1, "id", "long"), field(2, "name", "string")]

@@ -3,8 +3,9 @@
 Reading order:
 
 - `database_query`                       a query as a value
-- `dialects`, `expressions`              the expressions that a database evaluates as Tamis does
-- `select_text`                          the SQL text of a query
+- `dialects`                             the semantics in which databases differ
+- `select_text`                          the SQL text of a query, and of the expressions that a database evaluates
+                                         as Tamis does
 - `connection`, `open_database`          the interface of a database; opening one
 - `sqlite`, `postgresql`, `duckdb_file`  one database each
 """

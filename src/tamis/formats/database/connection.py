@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tamis.errors import TableError
+from tamis.errors import TableError, make_missing_package_error, to_one_line
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query
 from tamis.formats.database.dialects import Dialect
 
@@ -54,6 +55,19 @@ class Database(Protocol):
     def close(self) -> None:
         """Close the connections that are not in use."""
         ...
+
+
+@contextmanager
+def require_driver(what: str, package: str) -> Iterator[None]:
+    """Turn a failed import of a driver into an error that says how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        raise make_missing_package_error(what, "database", package) from error
+
+
+def make_query_error(location: str, error: Exception) -> TableError:
+    return TableError(f"{location} did not answer a query: {to_one_line(error)}")
 
 
 def identify_file(path: str) -> Hashable:

@@ -53,7 +53,6 @@ class QueryJoin:
     right: Query
     kind: JoinKind
     criteria: tuple[tuple[str, str], ...]
-    """Pairs of a left and a right column that must be equal."""
     names: tuple[str, ...]
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tamis import types
 from tamis.errors import StorageError, TableError, to_one_line
-from tamis.formats.database.connection import conform, identify_file
+from tamis.formats.database.connection import conform, identify_file, make_query_error
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query
 from tamis.formats.database.dialects import DUCKDB, find_type_family, quote_identifier
 from tamis.types import is_text
@@ -152,7 +152,6 @@ class DuckDBDatabase:
 
     @contextmanager
     def _wrap_errors(self) -> Iterator[None]:
-        """Raise DuckDB's errors as errors that state the database's location."""
         import duckdb
 
         try:
@@ -160,16 +159,13 @@ class DuckDBDatabase:
         except duckdb.ConversionException as error:
             column = _find_failed_column(str(error)) if _WIDEST_INTEGER in str(error) else None
             if column is None:
-                raise self._make_table_error(error) from error
+                raise make_query_error(self.location, error) from error
             raise TableError(
                 f"the column {column!r} in {self.location} holds an integer of more than 38 digits, but is read as "
                 "decimal(38,0): read it through a view that casts it to VARCHAR or DOUBLE"
             ) from error
         except duckdb.Error as error:
-            raise self._make_table_error(error) from error
-
-    def _make_table_error(self, error: Exception) -> TableError:
-        return TableError(f"{self.location} did not answer a query: {to_one_line(error)}")
+            raise make_query_error(self.location, error) from error
 
 
 def _make_column(name: str, data_type: pa.DataType, kind: DuckDBPyType, casts: tuple[str, ...]) -> DatabaseColumn:
@@ -204,7 +200,6 @@ def _walk_leaf_types(kind: DuckDBPyType) -> Iterator[DuckDBPyType]:
 
 
 def _list_inner_types(kind: DuckDBPyType) -> list[DuckDBPyType]:
-    """Return the types inside a list, an array, a struct or a map."""
     if kind.id not in ("list", "array", "struct", "map"):
         return []
     # The children of an array include its size.

@@ -39,7 +39,11 @@ def open_database(target: str | os.PathLike[str] | Any) -> Database:
             else ". Check the path"
         )
         raise TableNotFound(f"database file not found: '{file}'{hint}")
-    return _open_duckdb(str(file)) if known == "duckdb" else _open_sqlite(str(file))
+    if known == "duckdb":
+        return _open_duckdb(str(file))
+    from tamis.formats.database.sqlite import SQLiteDatabase
+
+    return SQLiteDatabase(str(file))
 
 
 def find_database_file(target: str) -> Path | None:
@@ -63,12 +67,6 @@ def _find_file(path: str) -> Path:
     if path.startswith("//"):
         return Path(path[1:])
     return Path(path[1:]) if path.startswith("/") and not Path(path).is_file() else Path(path)
-
-
-def _open_sqlite(path: str) -> Database:
-    from tamis.formats.database.sqlite import SQLiteDatabase
-
-    return SQLiteDatabase(path)
 
 
 def _open_duckdb(given: Any) -> Database:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import StorageError, TableError, make_missing_package_error, to_one_line
-from tamis.formats.database.connection import conform, redact_password
+from tamis.errors import StorageError, TableError, to_one_line
+from tamis.formats.database.connection import conform, make_query_error, redact_password, require_driver
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query
 from tamis.formats.database.dialects import POSTGRESQL, find_type_family, quote_identifier
 
@@ -82,7 +82,9 @@ class PostgreSQLDatabase:
     def __init__(self, uri: str) -> None:
         self.location = redact_password(uri)
         self._uri = uri
-        self._driver = _load_driver()
+        with require_driver("a PostgreSQL database", "adbc-driver-postgresql"):
+            from adbc_driver_postgresql import dbapi
+        self._driver = dbapi
         self._idle: list[Any] = []
         weakref.finalize(self, _close_all, self._idle)
         self._compares_texts = self._fetch_rows("SELECT current_setting('server_encoding')") == [("UTF8",)]
@@ -171,9 +173,8 @@ class PostgreSQLDatabase:
                 first = _FIRST_DAY * (1 if pa.types.is_date(field.type) else _MICROSECONDS_PER_DAY)
                 if (pc.min(counts).as_py() or 0) < first:
                     raise TableError(
-                        f"the column {field.name!r} in {self.location} holds infinity, or a date or timestamp that "
-                        "is too "
-                        "late for Arrow: filter such rows out, or read it through a view that casts it to text"
+                        f"the column {field.name!r} in {self.location} holds infinity, or a date or timestamp that is "
+                        "too late for Arrow: filter such rows out, or read it through a view that casts it to text"
                     )
 
     def _fetch_rows(self, text: str) -> list[tuple[Any, ...]]:
@@ -189,7 +190,7 @@ class PostgreSQLDatabase:
             yield cursor
             is_done = True
         except self._driver.Error as error:
-            raise self._make_table_error(error) from error
+            raise make_query_error(self.location, error) from error
         finally:
             cursor.close()
             # A connection whose result was not read to the end cannot be reused.
@@ -216,11 +217,8 @@ class PostgreSQLDatabase:
         except self._driver.Error as error:
             cursor.close()
             connection.close()
-            raise self._make_table_error(error) from error
+            raise make_query_error(self.location, error) from error
         return connection, cursor
-
-    def _make_table_error(self, error: Exception) -> TableError:
-        return TableError(f"{self.location} did not answer a query: {to_one_line(error)}")
 
     def _connect(self) -> Any:
         try:
@@ -249,11 +247,3 @@ def _decode_numeric(modifier: int) -> pa.DataType:
 
 def _quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _load_driver() -> Any:
-    try:
-        from adbc_driver_postgresql import dbapi
-    except ImportError as error:
-        raise make_missing_package_error("a PostgreSQL database", "database", "adbc-driver-postgresql") from error
-    return dbapi

@@ -27,8 +27,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from tamis import types
-from tamis.errors import TableError, make_missing_package_error, to_one_line
-from tamis.formats.database.connection import conform, identify_file
+from tamis.errors import TableError
+from tamis.formats.database.connection import conform, identify_file, make_query_error, require_driver
 from tamis.formats.database.database_query import DatabaseColumn, DatabaseTable, Query, find_evaluated_columns
 from tamis.formats.database.dialects import SQLITE, quote_identifier
 
@@ -63,7 +63,9 @@ class SQLiteDatabase:
 
     def __init__(self, path: str) -> None:
         self.location = path
-        self._driver = _load_driver()
+        with require_driver("a SQLite database", "adbc-driver-sqlite"):
+            from adbc_driver_sqlite import dbapi
+        self._driver = dbapi
         self._has_utf8_encoding = self._fetch_rows("PRAGMA encoding") == [("UTF-8",)]
         self._checked: dict[tuple[str, str], object] = {}
 
@@ -183,7 +185,7 @@ class SQLiteDatabase:
                     if rows.num_rows:
                         yield self._conform_batch(rows, columns)
         except self._driver.Error as error:
-            raise TableError(f"{self.location} did not answer a query: {to_one_line(error)}") from error
+            raise make_query_error(self.location, error) from error
 
     def _conform_batch(self, batch: pa.RecordBatch, columns: Sequence[DatabaseColumn]) -> pa.RecordBatch:
         for array, column in zip(batch.columns, columns, strict=bool(columns)):
@@ -199,15 +201,7 @@ class SQLiteDatabase:
                 cursor.execute(text, parameters or None)
                 return list(cursor.fetchall())
         except self._driver.Error as error:
-            raise TableError(f"{self.location} did not answer a query: {to_one_line(error)}") from error
-
-
-def _load_driver() -> Any:
-    try:
-        from adbc_driver_sqlite import dbapi
-    except ImportError as error:
-        raise make_missing_package_error("a SQLite database", "database", "adbc-driver-sqlite") from error
-    return dbapi
+            raise make_query_error(self.location, error) from error
 
 
 def _make_uri(path: str) -> str:

@@ -124,9 +124,8 @@ def resolve_deletion_vector_path(
             return resolve_path(storage, text, allow_outside=allow_outside)
         case other:
             raise UnsupportedFeature(
-                f"a deletion vector of '{storage.format_path(storage.root)}' has the storage type {other!r}: "
-                "supported are "
-                "'u' (relative path), 'p' (absolute path) and 'i' (inline). A newer Tamis may read it"
+                f"a deletion vector of '{storage.format_path(storage.root)}' has the storage type {other!r}: supported "
+                "are 'u' (relative path), 'p' (absolute path) and 'i' (inline). A newer Tamis may read it"
             )
 
 
@@ -162,29 +161,22 @@ def _read_file(storage: Storage, part: tuple[str, Sequence[DeletionVectorDescrip
     path, wanted = part
     descriptors = [descriptor for descriptor in wanted if descriptor is not None]
     with RangedFile(storage, path) as file:
-        starts = [_check_start(storage, path, file.size, descriptor) for descriptor in descriptors]
+        starts = [descriptor.offset or 0 for descriptor in descriptors]
+        for descriptor, start in zip(descriptors, starts, strict=True):
+            if start < 1 or descriptor.size < 0 or start + descriptor.size + 2 * _FRAME > file.size:
+                raise _make_vector_error(
+                    f"the deletion vector of {descriptor.size} bytes at offset {start} is not within "
+                    f"'{storage.format_path(path)}', which has {file.size} bytes: the file is truncated or its log "
+                    "entry is damaged"
+                )
         lengths = [descriptor.size + 2 * _FRAME for descriptor in descriptors]
         version, *frames = file.read([(0, 1), *zip(starts, lengths, strict=True)])
     if version[0] != _FILE_VERSION:
         raise UnsupportedFeature(
             f"'{storage.format_path(path)}' holds deletion vectors of format version {version[0]}; Tamis supports "
-            "version "
-            f"{_FILE_VERSION}. A newer Tamis may read it, or the file is damaged"
+            f"version {_FILE_VERSION}. A newer Tamis may read it, or the file is damaged"
         )
     return [_decode_frame(storage, path, *each) for each in zip(descriptors, starts, frames, strict=True)]
-
-
-def _check_start(storage: Storage, path: str, file_size: int, descriptor: DeletionVectorDescriptor) -> int:
-    """Return the offset of the frame, after checking that the frame is within the file."""
-    start = descriptor.offset or 0
-    end = start + descriptor.size + 2 * _FRAME
-    if start < 1 or descriptor.size < 0 or end > file_size:
-        raise _make_vector_error(
-            f"the deletion vector of {descriptor.size} bytes at offset {start} is not within "
-            f"'{storage.format_path(path)}', "
-            f"which has {file_size} bytes: the file is truncated or its log entry is damaged"
-        )
-    return start
 
 
 def _decode_frame(

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from tamis.errors import InvalidArgument, MissingFile, make_argument_error, suggest_arguments
 from tamis.expr.wire.partition_filter import PartitionFilter, check_partition_filter, resolve_columns
-from tamis.formats.delta.checkpoint.checkpoint_rows import read_checkpoint_part as read_part
+from tamis.formats.delta.checkpoint import read_checkpoint_part as read_part
 from tamis.formats.delta.log.actions import decode_file_actions
 from tamis.formats.delta.log.commits import ActionLines, parse_action, read_actions
 from tamis.formats.delta.log.log_segment import LOG_DIRECTORY, LogFile

@@ -73,7 +73,6 @@ down every plan."""
 
 @lru_cache(maxsize=256)
 def _parse(text: str) -> Unbound | None:
-    """Parse a generation expression; None for SQL that is not supported."""
     if len(text) > _MAX_CHARACTERS:
         return None
     # Imported here because it imports sqlglot, and few tables have generated columns.
@@ -86,7 +85,6 @@ def _parse(text: str) -> Unbound | None:
 
 
 def _derive(name: str, text: str, schema: pa.Schema) -> DerivedColumn | None:
-    """Return a generated column; None if its expression is not supported."""
     index, parsed = schema.get_field_index(name), _parse(text)
     if index < 0 or parsed is None:
         return None

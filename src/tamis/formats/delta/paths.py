@@ -22,7 +22,6 @@ from tamis.io.storage import Storage
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", re.DOTALL)
 
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
-"""Schemes that are aliases of another one."""
 
 _BUCKETS = frozenset({"s3", "gs"})
 """Stores whose paths start with the bucket, which is the host of the URI."""
@@ -120,8 +119,7 @@ def _resolve_uri(storage: Storage, path: str, scheme: str, host: str | None, res
             return storage.root.rstrip("/").removesuffix(unquote(match[3].rstrip("/"))) + _decode(storage, rest)
     raise UnsupportedFeature(
         f"the log of '{storage.format_path(storage.root)}' has the path {path!r}, which is in another file system: "
-        "Tamis "
-        "reads the files of a table from one file system; rewrite the table or clone it into its own directory"
+        "Tamis reads the files of a table from one file system; rewrite the table or clone it into its own directory"
     )
 
 

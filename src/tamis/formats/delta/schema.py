@@ -41,7 +41,6 @@ class TableMetadata:
     mapping_mode: MappingMode
     configuration: Mapping[str, str]
     location: str
-    """The table, for messages."""
     created_time: int | None = None
     schema_text: str = field(default="", repr=False)
 
@@ -96,7 +95,6 @@ class TableMetadata:
         return {each.name: each for each in self.fields}
 
     def _find_fields(self, path: Sequence[str]) -> list[DeltaField] | None:
-        """Return the fields along a logical path, outermost first."""
         fields: list[DeltaField] = []
         for part in path:
             found = fields[-1].get_child(part) if fields else self.fields_by_name.get(part)
@@ -270,8 +268,6 @@ def parse_fields(text: Any, location: str, *, is_mapped: bool, by_id: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class _SchemaParser:
-    """Parses the schema of one table; errors name the field that is invalid."""
-
     location: str
     is_mapped: bool
     by_id: bool
@@ -399,7 +395,6 @@ class _SchemaParser:
 
 
 def _find_duplicates(values: Sequence[Value]) -> list[Value]:
-    """Return the values that occur more than once."""
     return [value for value, count in Counter(values).items() if count > 1]
 
 
@@ -483,9 +478,8 @@ def check_collations(filter: Expr, metadata: TableMetadata) -> None:
                 raise UnsupportedFeature(
                     f"the column {to_display_sql(operand)} of the Delta table {metadata.location} has the collation "
                     f"{collation}, which Tamis does not support in filters{format_expression_position(operand)}. "
-                    "Compare bytes, as in "
-                    f"CAST({to_display_sql(operand)} AS BINARY) = CAST('…' AS BINARY), or filter the rows that a "
-                    "scan returns"
+                    f"Compare bytes, as in CAST({to_display_sql(operand)} AS BINARY) = CAST('…' AS BINARY), or filter "
+                    "the rows that a scan returns"
                 )
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from tamis.errors import CorruptFile, InvalidArgument, MissingFile, UnsupportedFeature, VersionNotFound
-from tamis.formats.delta.checkpoint.checkpoints import OpenedCheckpoint, open_checkpoint
+from tamis.formats.delta.checkpoint import OpenedCheckpoint, open_checkpoint
 from tamis.formats.delta.log.actions import decode_file_actions
 from tamis.formats.delta.log.commit_timestamps import (
     find_timestamp,
@@ -35,7 +35,7 @@ from tamis.formats.delta.log.log_segment import (
     list_log,
 )
 from tamis.formats.delta.log.replay import FileChanges, reconcile
-from tamis.formats.delta.planning.log_fragments import FilePart
+from tamis.formats.delta.planning.file_batches import FilePart
 from tamis.formats.delta.schema import TableMetadata, parse_configuration, parse_metadata
 from tamis.formats.errors import make_corrupt_log_error
 from tamis.formats.time_travel import to_milliseconds
@@ -76,7 +76,6 @@ READER_FEATURES = frozenset(
         "variantShredding-preview",
     }
 )
-"""The reader features that Tamis supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,13 +397,18 @@ def _read_segment(
     actions."""
     segment, opened = _open_segment(listing, version)
     lines = read_actions(listing.storage, segment.deltas)
-    found = {"protocol": lines.get_newest("protocol"), "metaData": lines.get_newest("metaData")}
-    if opened is not None:
-        found = {
-            "protocol": found["protocol"] or opened.protocol,
-            "metaData": found["metaData"] or opened.metadata,
-        }
-    return segment, opened, lines, {name: _check_present(listing, segment, name, each) for name, each in found.items()}
+    found: dict[str, dict[str, Any]] = {}
+    known = {} if opened is None else {"protocol": opened.protocol, "metaData": opened.metadata}
+    for name in ("protocol", "metaData"):
+        action = lines.get_newest(name) or known.get(name)
+        if action is None:
+            since = "" if segment.checkpoint is None else f", from checkpoint {segment.checkpoint.version} on,"
+            raise make_corrupt_log_error(
+                f"the log '{listing.location}'{since} has no {name} action up to version {segment.version}: expected "
+                "one"
+            )
+        found[name] = action
+    return segment, opened, lines, found
 
 
 def _open_segment(listing: LogListing, version: int | None) -> tuple[LogSegment, OpenedCheckpoint | None]:
@@ -420,17 +424,6 @@ def _open_segment(listing: LogListing, version: int | None) -> tuple[LogSegment,
             logger.warning("checkpoint %d cannot be used: %s", segment.checkpoint.version, error)
     assert problem is not None
     raise problem
-
-
-def _check_present(
-    listing: LogListing, segment: LogSegment, name: str, action: dict[str, Any] | None
-) -> dict[str, Any]:
-    if action is None:
-        since = "" if segment.checkpoint is None else f", from checkpoint {segment.checkpoint.version} on,"
-        raise make_corrupt_log_error(
-            f"the log '{listing.location}'{since} has no {name} action up to version {segment.version}: expected one"
-        )
-    return action
 
 
 def _parse(storage: Storage, actions: Mapping[str, dict[str, Any]]) -> tuple[Protocol, TableMetadata]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -27,6 +27,7 @@ from tamis.errors import UnsupportedFeature, format_count, to_one_line
 from tamis.formats.errors import make_corrupt_file_error
 from tamis.formats.files.avro_schema import arrow_type, resolve, to_physical_type, to_polars_schema, unwrap_nullable
 from tamis.formats.source import to_single_array
+from tamis.parquet.footer.thrift import encode_integer
 
 _MAGIC = b"Obj\x01"
 _SYNC_MARKER_SIZE = 16
@@ -42,7 +43,6 @@ class AvroFile:
     location: str
     metadata: Mapping[str, bytes]
     count: int
-    """The number of records."""
     body: bytes
     """The records, one after another."""
 
@@ -145,7 +145,10 @@ def open_avro_parts(
 
 
 def _read_parts(reader: _Reader, location: str, most: int | None, max_bytes: int) -> Iterator[AvroFile]:
-    metadata: dict[str, bytes] = dict(_make_array_decoder(_decode_entry)(reader))
+    decode_entries = _make_array_decoder(
+        lambda data: (data.take(data.read_number()).decode(errors="replace"), data.take(data.read_number()))
+    )
+    metadata: dict[str, bytes] = dict(decode_entries(reader))
     sync_marker = reader.take(_SYNC_MARKER_SIZE)
     codec = metadata.get("avro.codec", b"null").decode(errors="replace")
     decompress = _CODECS.get(codec)
@@ -268,32 +271,11 @@ def _write_single_block(schema: str, count: int, body: bytes) -> bytes:
     sync_marker = bytes(_SYNC_MARKER_SIZE)
     entries = {"avro.schema": schema.encode(), "avro.codec": b"null"}
     header = b"".join(
-        _encode_number(len(name)) + name.encode() + _encode_number(len(value)) + value
+        encode_integer(len(name)) + name.encode() + encode_integer(len(value)) + value
         for name, value in entries.items()
     )
-    parts: Iterable[bytes] = (
-        _MAGIC,
-        _encode_number(len(entries)),
-        header,
-        _encode_number(0),
-        sync_marker,
-        _encode_number(count),
-        _encode_number(len(body)),
-        body,
-        sync_marker,
-    )
-    return b"".join(parts)
-
-
-def _encode_number(value: int) -> bytes:
-    """Encode a non-negative number as a zigzag varint."""
-    rest = value << 1
-    found = bytearray()
-    while rest >= 0x80:
-        found.append((rest & 0x7F) | 0x80)
-        rest >>= 7
-    found.append(rest)
-    return bytes(found)
+    start = _MAGIC + encode_integer(len(entries)) + header + encode_integer(0) + sync_marker
+    return b"".join((start, encode_integer(count), encode_integer(len(body)), body, sync_marker))
 
 
 # --- Avro records whose nested records are flattened, which does not change their bytes -------------------------------
@@ -324,7 +306,6 @@ class FlattenedRecord:
     schema: Any
     """The schema of the same bytes, as a record of columns."""
     _fields: Sequence[_Field]
-    """The wanted fields."""
 
     @staticmethod
     def of(schema: Any, is_wanted: Callable[[Mapping[str, Any]], bool]) -> FlattenedRecord:
@@ -416,7 +397,14 @@ def _decode_symbols(values: pa.Array, schema: Any, location: str) -> pa.Array:
     inner, _ = unwrap_nullable(schema)
     match inner["type"]:
         case "enum":
-            return _take_symbols(values, inner["symbols"], location)
+            symbols = inner["symbols"]
+            try:
+                return pa.array(symbols, types.STRING).take(values)
+            except pa.ArrowIndexError as error:
+                raise make_corrupt_file_error(
+                    f"'{location}' has an enumeration value outside its {format_count(len(symbols), 'symbol')}: the "
+                    "file is damaged"
+                ) from error
         case "record":
             children = [
                 _decode_symbols(values.field(index), field["type"], location)
@@ -436,16 +424,6 @@ def _decode_symbols(values: pa.Array, schema: Any, location: str) -> pa.Array:
     return pa.Array.from_buffers(
         kind, len(values), [validity, offsets], null_count=values.null_count, offset=values.offset, children=[child]
     )
-
-
-def _take_symbols(indices: pa.Array, symbols: list[str], location: str) -> pa.Array:
-    try:
-        return pa.array(symbols, types.STRING).take(indices)
-    except pa.ArrowIndexError as error:
-        raise make_corrupt_file_error(
-            f"'{location}' has an enumeration value outside its {format_count(len(symbols), 'symbol')}: the file is "
-            "damaged"
-        ) from error
 
 
 # --- A record-by-record Avro decoder: slow, but correct for every schema, and precise about damaged files -------------
@@ -526,11 +504,6 @@ def _make_array_decoder(decode: Decode) -> Decode:
         return found
 
     return decode_array
-
-
-def _decode_entry(data: _Reader) -> tuple[str, bytes]:
-    """Return an entry of the file metadata."""
-    return data.take(data.read_number()).decode(errors="replace"), data.take(data.read_number())
 
 
 def _decode_string(data: _Reader) -> str:

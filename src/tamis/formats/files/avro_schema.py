@@ -55,32 +55,27 @@ _TIMESTAMP_UNITS: dict[tuple[str, str | None], str] = {
 }
 
 
-def resolve(schema: Any) -> Any:
-    """Return the schema with every type as an object or a list, and references replaced by the types.
+def resolve(schema: Any, named: dict[str, Any] | None = None, depth: int = 0) -> Any:
+    """Return the schema with every type as an object or a list, and references to `named` types replaced by these.
 
     Raise a ValueError for an invalid schema, or a type that contains itself.
     """
-    return _resolve(schema, {}, 0)
-
-
-def _resolve(schema: Any, named: dict[str, Any], depth: int) -> Any:
+    named = {} if named is None else named
     if depth > _MAX_DEPTH:
         raise ValueError(f"types are nested more than {_MAX_DEPTH} levels deep, or contain themselves")
     if isinstance(schema, str):
         if schema in PRIMITIVES:
             return {"type": schema}
         if schema in named:
-            return _resolve(named[schema], named, depth + 1)
+            return resolve(named[schema], named, depth + 1)
         raise ValueError(f"unknown type {schema!r}")
     if isinstance(schema, list):
-        return [_resolve(each, named, depth + 1) for each in schema]
+        return [resolve(each, named, depth + 1) for each in schema]
     if not isinstance(schema, Mapping) or "type" not in schema:
         raise ValueError(f"invalid type {str(schema)[:80]!r}")
     kind = schema["type"]
-    if not isinstance(kind, str):
-        return _resolve(kind, named, depth + 1)
-    if kind not in (*PRIMITIVES, "record", "array", "map", "fixed", "enum"):
-        return _resolve(kind, named, depth + 1)
+    if not isinstance(kind, str) or kind not in (*PRIMITIVES, "record", "array", "map", "fixed", "enum"):
+        return resolve(kind, named, depth + 1)
     if "name" in schema:
         name = str(schema["name"])
         space = schema.get("namespace")
@@ -91,13 +86,13 @@ def _resolve(schema: Any, named: dict[str, Any], depth: int) -> Any:
     try:
         if kind == "record":
             found["fields"] = [
-                {**each, "name": str(each["name"]), "type": _resolve(each["type"], named, depth + 1)}
+                {**each, "name": str(each["name"]), "type": resolve(each["type"], named, depth + 1)}
                 for each in schema["fields"]
             ]
         elif kind == "array":
-            found["items"] = _resolve(schema["items"], named, depth + 1)
+            found["items"] = resolve(schema["items"], named, depth + 1)
         elif kind == "map":
-            found["values"] = _resolve(schema["values"], named, depth + 1)
+            found["values"] = resolve(schema["values"], named, depth + 1)
         elif kind == "fixed" and (not isinstance(schema["size"], int) or schema["size"] < 0):
             raise ValueError(f"invalid size of a fixed type: {schema['size']!r}")
         elif kind == "enum" and not all(isinstance(each, str) for each in list(schema["symbols"])):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tamis import types
@@ -95,7 +96,11 @@ class DataFile:
         wanted = _Projection(schema, names, constants or {}, list_flat_paths(schema) if must_have_all else ())
         match self.format.lower():
             case "parquet":
-                return self._read_parquet(wanted, row_groups)
+                footer, _ = load_footer(self.storage, self.path, self.size, IMMUTABLE, names)
+                paths = list_flat_paths(schema)
+                leaves = {leaf for path in paths for leaf in footer.schema.find_leaves_to_read(path)}
+                rows = self._read_row_groups(footer, sorted(leaves), row_groups)
+                return wanted.conform(rows, footer.schema.physical_arrow, self.location)
             case "orc":
                 return self._read_orc(wanted)
             case "avro":
@@ -106,12 +111,6 @@ class DataFile:
                 )
 
     # --- Parquet --------------------------------------------------------------------------------------------------
-
-    def _read_parquet(self, wanted: _Projection, row_groups: Collection[int] | None) -> Iterator[PositionedBatch]:
-        footer, _ = load_footer(self.storage, self.path, self.size, IMMUTABLE, wanted.names)
-        leaves = {leaf for path in list_flat_paths(wanted.schema) for leaf in footer.schema.find_leaves_to_read(path)}
-        rows = self._read_row_groups(footer, sorted(leaves), row_groups)
-        yield from wanted.conform(rows, footer.schema.physical_arrow, self.location)
 
     def _read_row_groups(
         self, footer: Footer, leaves: list[int], row_groups: Collection[int] | None
@@ -210,8 +209,6 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """The columns to read from a file."""
-
     schema: pa.Schema
     names: ColumnMapping | None
     constants: Constants
@@ -280,7 +277,7 @@ class _ReadAhead(BufferedFile):
 
 # --- Conversion of values that file formats store in simpler types: times as numbers, decimals as bytes, maps as lists
 
-_DECIMAL_BYTES = 16
+DECIMAL_BYTES = 16
 
 
 def restore_time_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -352,25 +349,31 @@ def _as_list(values: pa.Array, target: pa.DataType, location: str) -> pa.Array:
     )
 
 
-def _as_decimal(values: pa.Array, target: pa.DataType, location: str) -> pa.Array:
-    """Decode big-endian numbers of any width."""
-    given = values.cast(pa.large_binary())
-    lengths = np.diff(np.frombuffer(given.buffers()[1], np.int64, len(given) + 1, given.offset * 8))
-    starts = np.frombuffer(given.buffers()[1], np.int64, len(given), given.offset * 8)
-    data = np.frombuffer(given.buffers()[2] or b"", np.uint8)
-    if len(lengths) and int(lengths.max()) > _DECIMAL_BYTES:
-        raise make_corrupt_file_error(
-            f"'{location}' has a decimal of {lengths.max()} bytes, expected at most {_DECIMAL_BYTES}"
-        )
-    whole = np.zeros((len(given), _DECIMAL_BYTES), np.uint8)
+def extend_signs(
+    content: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
+    """Return big-endian numbers of 1 to 16 bytes as little-endian rows of 16 bytes; zero for other lengths."""
+    whole = np.zeros((len(lengths), DECIMAL_BYTES), np.uint8)
     # There is one step per length, at most 16.
     for length in np.unique(lengths).tolist():
-        if length:
+        if 0 < length <= DECIMAL_BYTES:
             own = np.flatnonzero(lengths == length)
-            digits = data[starts[own][:, None] + np.arange(length)]
+            digits = content[starts[own][:, None] + np.arange(length)]
             whole[own] = np.where(digits[:, :1] >= 128, np.uint8(255), np.uint8(0))
             whole[own, :length] = digits[:, ::-1]
-    buffer = pa.py_buffer(np.ascontiguousarray(whole))
+    return whole
+
+
+def _as_decimal(values: pa.Array, target: pa.DataType, location: str) -> pa.Array:
+    given = values.cast(pa.large_binary())
+    offsets = np.frombuffer(given.buffers()[1], np.int64, len(given) + 1, given.offset * 8)
+    starts, lengths = offsets[:-1], offsets[1:] - offsets[:-1]
+    data = np.frombuffer(given.buffers()[2] or b"", np.uint8)
+    if len(lengths) and int(lengths.max()) > DECIMAL_BYTES:
+        raise make_corrupt_file_error(
+            f"'{location}' has a decimal of {lengths.max()} bytes, expected at most {DECIMAL_BYTES}"
+        )
+    buffer = pa.py_buffer(extend_signs(data, starts, lengths))
     mask = pa.array(np.asarray(values.is_valid())).buffers()[1]
     wide = pa.Array.from_buffers(pa.decimal128(38, target.scale), len(given), [mask, buffer])
     try:

@@ -2,9 +2,8 @@
 
 Reading order:
 
-- `names`                         escaping in names of directories
-- `tree`                          directories, listed lazily
-- `discovery`, `partition_types`  partition columns and their types
-- `layout`                        the levels of directories, and the data files that a filter needs
-- `table`, `functions`            what a scan sees; the functions of `tamis.hive`
+- `tree`                directories, listed lazily, and the escapes in their names
+- `partition_types`     partition columns and their types
+- `layout`              the levels of directories, and the data files that a filter needs
+- `table`, `functions`  what a scan sees; the functions of `tamis.hive`
 """

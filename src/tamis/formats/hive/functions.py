@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,14 +29,13 @@ from tamis.formats.hive.layout import (
     make_no_files_error,
     make_not_found_error,
 )
-from tamis.formats.hive.names import split_directory_name
 from tamis.formats.hive.partition_types import add_partition_columns
 from tamis.formats.hive.table import DirectoryPruner
-from tamis.formats.hive.tree import DirectoryTree
+from tamis.formats.hive.tree import DirectoryTree, split_directory_name
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer.footer import load_footer
-from tamis.parquet.footer.leaves import Int96
+from tamis.parquet.footer.leaves import Int96, check_int96
 from tamis.skipping.predicate import get_partition_name, make_predicate
 
 
@@ -68,7 +67,7 @@ def table_info(
     """
     check_partition_filter(filter)
     storage = open_storage(uri, storage_options)
-    _check_int96(int96)
+    check_int96(int96)
     layout = HiveLayout.discover(storage, partitioning)
     sample = layout.sample_file
     if sample is None:
@@ -83,11 +82,6 @@ def table_info(
     if predicate.expr == FALSE:
         rows = rows.slice(0, 0)
     return TableInfo(add_partition_columns(data_schema, layout.partition_schema), columns, rows)
-
-
-def _check_int96(int96: object) -> None:
-    if int96 not in get_args(Int96):
-        raise InvalidArgument(f"int96 must be {' or '.join(map(repr, get_args(Int96)))}, found {int96!r}")
 
 
 def _extract_last_names(paths: pa.StringArray, count: int) -> pa.StringArray:
@@ -118,7 +112,8 @@ def list_partition_files(
         raise make_argument_error("prefix", "partition directories, such as 'year=2024'", prefix)
     given = _parse_directory(prefix)
     if filter is not None and {each.casefold() for each in filter.columns} <= {name.casefold() for name in given}:
-        if not _is_kept(resolve_columns(filter, given, f"'{storage.uri}'"), given):
+        row = pa.array([given], pa.struct([(column, pa.string()) for column in given]))
+        if not resolve_columns(filter, given, f"'{storage.uri}'").evaluate(row)[0].as_py():
             return concat_batches([], FILE_COLUMNS)
         filter = None
     files, values = _list_files(storage, prefix.removesuffix("/") if given else "", given, filter)
@@ -146,7 +141,10 @@ def _list_files(
     try:
         layout = HiveLayout.discover_below(tree, path)
     except TableNotFound:
-        return _find_single_file(storage), pa.array(["{}"])
+        file = find_file(storage, storage.root)
+        if file is None:
+            raise make_not_found_error(storage) from None
+        return make_file_table([file]), pa.array(["{}"])
     columns = (*given, *layout.partition_schema.names)
     predicate = make_predicate(filter, layout.partition_schema, f"'{storage.uri}'", partition_texts=columns)
     pruner = DirectoryPruner(predicate, columns)
@@ -171,20 +169,12 @@ def _list_files(
 
 
 def _write_values(columns: Sequence[str], texts: Sequence[pa.StringArray], rows: int) -> pa.StringArray:
-    """Return partition values as JSON, one object for each row."""
     count = len(columns)
     by_row = np.arange(count * rows).reshape(count, rows).T.ravel()
     keys = pa.concat_arrays([pa.array([], types.STRING), *(pa.repeat(pa.scalar(each), rows) for each in columns)])
     items = pa.concat_arrays([pa.array([], types.STRING), *texts])
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * count)
     return map_to_json(pa.MapArray.from_arrays(offsets, keys.take(pa.array(by_row)), items.take(pa.array(by_row))))
-
-
-def _find_single_file(storage: Storage) -> pa.Table:
-    file = find_file(storage, storage.root)
-    if file is None:
-        raise make_not_found_error(storage)
-    return make_file_table([file])
 
 
 def _parse_directory(directory: str) -> dict[str, str | None]:
@@ -204,8 +194,3 @@ def _parse_directory(directory: str) -> dict[str, str | None]:
             "'region=eu/day=2024-03-01', from table_info(…).directories"
         )
     return values
-
-
-def _is_kept(partition_filter: PartitionFilter, values: Mapping[str, str | None]) -> bool:
-    row = pa.array([values], pa.struct([(column, pa.string()) for column in values]))
-    return bool(partition_filter.evaluate(row)[0].as_py())

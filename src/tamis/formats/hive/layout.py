@@ -16,8 +16,8 @@ import difflib
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,8 +28,14 @@ from tamis.errors import InvalidArgument, PartitionLayoutError, TableNotFound
 from tamis.expr.nodes import Column
 from tamis.formats.constants import name_partition
 from tamis.formats.detect import find_nested_format, reject_other_formats
-from tamis.formats.hive.discovery import Branch, PartitionTypes, find_branch, infer_types, resolve_declared_types
-from tamis.formats.hive.partition_types import parse_values
+from tamis.formats.hive.partition_types import (
+    Branch,
+    PartitionTypes,
+    find_branch,
+    infer_types,
+    parse_values,
+    resolve_declared_types,
+)
 from tamis.formats.hive.tree import DEEPEST_PLAIN, FILES_BESIDE_PARTITIONS, Children, DirectoryTree
 from tamis.formats.jobs import Planning
 from tamis.io.listing import FileEntry, find_file
@@ -116,7 +122,9 @@ class HiveLayout:
             file = find_file(storage, storage.root)
             if file is not None and file.size:
                 return cls._from_single_file(tree, partitioning, file)
-        root = _list_root(tree)
+        root: Children | None = None
+        with suppress(TableNotFound):
+            root = tree.list_children([storage.root])
         if root is None:
             return cls._from_single_file(tree, partitioning, find_file(storage, storage.root))
         reject_other_formats(storage, tree.list([storage.root])[0], has_data=bool(root.files.num_rows))
@@ -156,11 +164,6 @@ class HiveLayout:
     @property
     def partition_schema(self) -> pa.Schema:
         return self.partition_types.schema
-
-    @cached_property
-    def _single_file_table(self) -> pa.Table:
-        assert self._single_file is not None
-        return make_file_table([self._single_file])
 
     @property
     def is_single_file(self) -> bool:
@@ -205,8 +208,13 @@ class HiveLayout:
                     values[each.name] = text
             paths = found["path"].combine_chunks()
             total = len(paths)
-            mask = None if keep is None or not values else _check_mask(keep(_make_table(values)), total)
-            if mask is not None:
+            if keep is not None and values:
+                mask = keep(_make_table(values))
+                if len(mask) != total:
+                    raise InvalidArgument(
+                        f"keep() returned {len(mask)} booleans, expected {total}: one for each directory"
+                    )
+                mask = pc.fill_null(mask, True)
                 paths = paths.filter(mask)
                 raw = {name: each.filter(mask) for name, each in raw.items()}
                 values = {name: each.filter(mask) for name, each in values.items()}
@@ -216,7 +224,7 @@ class HiveLayout:
     def list_files(self, directories: PartitionDirectories) -> pa.Table:
         """Return the data files of leaf directories, ordered by path: `FILE_COLUMNS`, then typed partition values."""
         if self._single_file is not None:
-            return self._single_file_table
+            return make_file_table([self._single_file])
         descend = bool(self.partition_schema.names)
         return list_data_files(self._tree, directories.paths, directories.values, descend=descend)
 
@@ -315,7 +323,9 @@ def list_leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool
                 deeper["path"][0].as_py(),
                 paths[deeper["parent"][0].as_py()].as_py(),
             )
-        found.append(_set_parent(children.files, leaves))
+        files = children.files
+        parents = leaves.take(files["parent"].combine_chunks())
+        found.append(files.set_column(files.schema.get_field_index("parent"), "parent", parents))
         if not descend or not children.plain.num_rows:
             return pa.concat_tables(found)
         leaves = leaves.take(children.plain["parent"].combine_chunks())
@@ -323,26 +333,8 @@ def list_leaf_files(tree: DirectoryTree, paths: pa.StringArray, *, descend: bool
     raise tree.make_depth_error(paths[0].as_py())
 
 
-def _set_parent(files: pa.Table, leaves: pa.Int64Array) -> pa.Table:
-    position = files.schema.get_field_index("parent")
-    return files.set_column(position, "parent", leaves.take(files["parent"].combine_chunks()))
-
-
-def _check_mask(mask: pa.BooleanArray, count: int) -> pa.BooleanArray:
-    if len(mask) != count:
-        raise InvalidArgument(f"keep() returned {len(mask)} booleans, expected {count}: one for each directory")
-    return pc.fill_null(mask, True)
-
-
 def _make_table(columns: Mapping[str, pa.Array]) -> pa.Table:
     return pa.table(list(columns.values()), names=list(columns))
-
-
-def _list_root(tree: DirectoryTree) -> Children | None:
-    try:
-        return tree.list_children([tree.storage.root])
-    except TableNotFound:
-        return None
 
 
 def _check_flat(storage: Storage, root: Children) -> None:

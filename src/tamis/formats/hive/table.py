@@ -38,8 +38,7 @@ from tamis.formats.jobs import SMALL_READ, Arguments, Item, Planning, read_table
 from tamis.formats.listing_parts import ListingJob
 from tamis.formats.source import FileIndex, FileListing, FilteredFiles, IndexSupport
 from tamis.io.listing import FileEntry
-from tamis.io.open_files import OpenFiles
-from tamis.io.storage import Storage
+from tamis.io.storage import OpenFiles, Storage
 from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.footer import load_footer
 from tamis.parquet.footer.leaves import Int96
@@ -63,11 +62,9 @@ class HiveTable:
     planning: Planning | None = None
     """The engine that lists directories and reads footers; None: this process."""
     index: FileIndex | None = None
-    """An index with statistics of the files."""
     has_all_columns: bool = True
     """Whether the schema is that of all files, or only of the first one."""
     reopen: Callable[[], HiveTable] | None = field(default=None, compare=False, repr=False)
-    """Opens the same location again, with the same options."""
 
     @staticmethod
     def open(
@@ -396,7 +393,13 @@ def merge_schemas(schemas: Iterable[tuple[pa.Schema, str]]) -> pa.Schema:
     fields: dict[str, pa.Field] = {}
     locations: dict[str, str] = {}
     for schema, location in schemas:
-        _check_distinct(schema, location)
+        folded = [name.lower() for name in schema.names]
+        repeated = [name for name, key in zip(schema.names, folded, strict=True) if folded.count(key) > 1]
+        if repeated:
+            raise UnsupportedFeature(
+                f"'{location}' has columns {', '.join(map(repr, repeated))} that differ only by case, and names are "
+                "matched without regard to it: open the table without merge_schema, or rename one"
+            )
         for found in schema:
             key = found.name.lower()
             # Nullable: the column is NULL for a file that lacks it.
@@ -406,16 +409,6 @@ def merge_schemas(schemas: Iterable[tuple[pa.Schema, str]]) -> pa.Schema:
             elif plain.type != fields[key].type:
                 fields[key] = _merge_fields(fields[key], plain, locations[key], location)
     return pa.schema(fields.values())
-
-
-def _check_distinct(schema: pa.Schema, location: str) -> None:
-    folded = [name.lower() for name in schema.names]
-    repeated = [name for name, key in zip(schema.names, folded, strict=True) if folded.count(key) > 1]
-    if repeated:
-        raise UnsupportedFeature(
-            f"'{location}' has columns {', '.join(map(repr, repeated))} that differ only by case, and names are "
-            "matched without regard to it: open the table without merge_schema, or rename one"
-        )
 
 
 def _merge_fields(known: pa.Field, found: pa.Field, known_location: str, location: str) -> pa.Field:

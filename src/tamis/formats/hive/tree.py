@@ -7,6 +7,7 @@ copies (`._COPYING_`). Empty files and Parquet's summary files (`_metadata`, `_c
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,10 +17,82 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import PartitionLayoutError
-from tamis.formats.hive.names import split_directory_names
-from tamis.formats.jobs import SMALL_READ, Arguments, Engine, Item, Job, Planning, storage_to_arguments
+from tamis.formats.jobs import SMALL_READ, Arguments, Engine, Item, Job, Planning, run_job, storage_to_arguments
 from tamis.io.listing import Listing, list_directories
 from tamis.io.storage import Storage, make_outside_link_error
+
+# --- Names of partition directories such as `day=2024-03-01`, escaped by Hive, Spark, pyarrow, Polars or DuckDB -------
+#
+# | in the name      | is decoded to                                                                                  |
+# |------------------|------------------------------------------------------------------------------------------------|
+# | `%C3%B1`         | `ñ`: a run of bytes of 0x80 and above that is valid UTF-8, as pyarrow, Polars and DuckDB write |
+# | any other `%XX`  | the one character with that code, as in Hive: `%3A` is `:`, `%FF` is `ÿ`                       |
+# | any other `%`    | itself                                                                                         |
+#
+# Spark and Hive never escape a character beyond ASCII, so the first rule does not affect the names that they write.
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The value of a directory whose rows have NULL (or, with Hive and Spark, the empty string) in the column."""
+
+_ESCAPED = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+|%[0-7][0-9A-Fa-f]")
+
+# A name may hold any character, a line break too, hence (?s).
+_DIRECTORY = r"(?s)^(?P<column>[^=]*)=(?P<value>.*)$"
+
+
+def unescape(text: str) -> str:
+    """Unescape a string once, so that `%2541` becomes `%41`.
+
+    >>> unescape("10%3A30"), unescape("100%"), unescape("%zz%20"), unescape("%C3%B1"), unescape("%F1")
+    ('10:30', '100%', '%zz ', 'ñ', 'ñ')
+    """
+    return _ESCAPED.sub(_unescape_run, text) if "%" in text else text
+
+
+def _unescape_run(match: re.Match[str]) -> str:
+    content = bytes.fromhex(match[0].replace("%", ""))
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        # In Latin-1 each byte is the code of its character.
+        return content.decode("latin-1")
+
+
+def split_directory_name(name: str) -> tuple[str, str | None] | None:
+    """Return the column and value of a partition directory, both unescaped; None for any other directory.
+
+    The first `=` separates them, since an escaped column name has none. The value is None for NULL, and may be empty.
+
+    >>> split_directory_name("a=b=c"), split_directory_name(f"a={HIVE_NULL}"), split_directory_name("data")
+    (('a', 'b=c'), ('a', None), None)
+    """
+    column, equals, value = name.partition("=")
+    return (unescape(column), None if value == HIVE_NULL else unescape(value)) if equals else None
+
+
+def split_directory_names(names: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
+    """Return the columns and values of many partition directories, unescaped; a value is null for NULL.
+
+    Both are null for a name without `=`. DuckDB writes the string `__HIVE_DEFAULT_PARTITION__` itself with an escape,
+    as `%5F_HIVE_DEFAULT_PARTITION__`.
+    """
+    parts = pc.extract_regex(names, _DIRECTORY)
+    columns, values = pc.struct_field(parts, "column"), pc.struct_field(parts, "value")
+    values = pc.if_else(pc.equal(values, HIVE_NULL), pa.scalar(None, pa.string()), values)
+    return unescape_all(columns), unescape_all(values)
+
+
+def unescape_all(texts: pa.StringArray) -> pa.StringArray:
+    """Unescape every string. Few names are escaped: Python handles only those, each distinct one once."""
+    escaped = pc.fill_null(pc.match_substring(texts, "%"), False)
+    if not pc.any(escaped, min_count=0).as_py():
+        return texts
+    distinct = texts.filter(escaped).dictionary_encode()
+    plain = pa.array([unescape(text) for text in distinct.dictionary.to_pylist()], pa.string())
+    return pc.replace_with_mask(texts, escaped, plain.take(distinct.indices))
+
+
+# --- The directories of a table, listed lazily and each at most once, with the visibility rules of Spark --------------
 
 _HIDDEN = r"(?s)^\.|^_[^=]*$|\._COPYING_$"
 _HIDDEN_FILE = rf"{_HIDDEN}|^_(?:common_)?metadata"
@@ -56,13 +129,13 @@ class DirectoryTree:
 
     def __init__(self, storage: Storage, planning: Planning | None = None) -> None:
         self.storage = storage
-        self._lister = Lister(storage, planning)
+        self._planning = planning
         self._listings: dict[str, Listing] = {}
         self._children: dict[str, Children] = {}
 
     def with_storage(self, storage: Storage) -> DirectoryTree:
         """Return the same tree, with the same cached listings, that lists further directories through `storage`."""
-        found = DirectoryTree(storage, self._lister.planning)
+        found = DirectoryTree(storage, self._planning)
         found._listings, found._children = self._listings, self._children
         return found
 
@@ -76,7 +149,17 @@ class DirectoryTree:
 
     def list(self, paths: Sequence[str]) -> list[Listing]:
         missing = [path for path in dict.fromkeys(paths) if path not in self._listings]
-        for path, listing in zip(missing, self._lister.list(missing), strict=True):
+        engine = None
+        # Listing one directory takes less time than starting a job, and discovery descends one by one.
+        if self._planning is not None and len(missing) > 1:
+            calls = -(-len(missing) // self.storage.tuning.directories_per_call)
+            engine = self._planning.choose_engine(self.storage, calls, len(missing) * SMALL_READ)
+        listed = (
+            list_directories(self.storage, missing)
+            if engine is None
+            else list_directories_in(engine, self.storage, missing)
+        )
+        for path, listing in zip(missing, listed, strict=True):
             # If two threads list a directory concurrently, both use the first result.
             self._listings.setdefault(path, listing)
         return [self._listings[path] for path in paths]
@@ -108,10 +191,6 @@ class DirectoryTree:
             }
         )
         found = self._classify(directories, files)
-        self._check_links(paths, found)
-        return found
-
-    def _check_links(self, paths: Sequence[str], found: Children) -> None:
         outside = frozenset().union(*(self.storage.find_outside_links(path) for path in paths))
         if outside:
             # Links among hidden names are not followed.
@@ -119,6 +198,7 @@ class DirectoryTree:
                 for path in entries["path"].to_pylist():
                     if path in outside:
                         raise make_outside_link_error(path)
+        return found
 
     def make_conflict_error(self, problem: str, first: str, second: str) -> PartitionLayoutError:
         locate = self.storage.format_path
@@ -145,18 +225,15 @@ class DirectoryTree:
         is_partition = pc.match_substring(names, "=")
         columns, values = split_directory_names(names.filter(is_partition))
         partitions = directories.filter(is_partition)
-        self._check_column_names(partitions["path"], columns)
-        partitions = partitions.append_column("column", columns).append_column("value", values)
-        return Children(partitions, directories.filter(pc.invert(is_partition)), files)
-
-    def _check_column_names(self, paths: pa.ChunkedArray, columns: pa.StringArray) -> None:
         is_empty = pc.equal(columns, "")
         if pc.any(is_empty, min_count=0).as_py():
-            path = paths.filter(is_empty)[0].as_py()
+            path = partitions["path"].filter(is_empty)[0].as_py()
             raise PartitionLayoutError(
                 f"the directory '{self.storage.format_path(path)}' has no column name before '=': rename it to "
                 "column=value"
             )
+        partitions = partitions.append_column("column", columns).append_column("value", values)
+        return Children(partitions, directories.filter(pc.invert(is_partition)), files)
 
 
 def extract_base_names(paths: pa.StringArray) -> pa.StringArray:
@@ -187,36 +264,13 @@ _SCHEMA = pa.schema(
 """The entries of directories; `directory` is the position of the parent directory among the paths of the call."""
 
 
-@dataclass(frozen=True)
-class Lister:
-    """Lists the directories of a table, in the engine that `planning` chooses; None: in this process."""
-
-    storage: Storage
-    planning: Planning | None = None
-
-    def list(self, paths: Sequence[str]) -> list[Listing]:
-        """Return the listing of each directory, in the order of the paths."""
-        engine = None
-        # Listing one directory takes less time than starting a job, and discovery descends one by one.
-        if self.planning is not None and len(paths) > 1:
-            calls = -(-len(paths) // self.storage.tuning.directories_per_call)
-            engine = self.planning.choose_engine(self.storage, calls, len(paths) * SMALL_READ)
-        return (
-            list_directories(self.storage, paths)
-            if engine is None
-            else list_directories_in(engine, self.storage, paths)
-        )
-
-
 def list_directories_in(engine: Engine, storage: Storage, paths: Sequence[str]) -> list[Listing]:
     """Return the same as `list_directories`, listed by an engine."""
     most = storage.tuning.directories_per_call
     calls = [paths[start : start + most] for start in range(0, len(paths), most)]
     what = f"list {len(paths):,} {'directory' if len(paths) == 1 else 'directories'} of {storage.uri}"
     job = Job(FUNCTION, storage_to_arguments(storage), _SCHEMA, what, storage.counters)
-    batches: list[list[pa.RecordBatch]] = [[] for _ in calls]
-    for number, batch in engine.run(job, [Item.from_json(call, len(call) * SMALL_READ) for call in calls]):
-        batches[number].append(batch)
+    batches = run_job(engine, job, [Item.from_json(call, len(call) * SMALL_READ) for call in calls])
     return [listing for call, own in zip(calls, batches, strict=True) for listing in _decode_listings(own, len(call))]
 
 

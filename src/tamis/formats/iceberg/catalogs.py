@@ -62,10 +62,8 @@ ACCESS_ERRORS = (
     pyiceberg_exceptions.AuthorizationExpiredError,
     pyiceberg_exceptions.OAuthError,
 )
-"""The errors that pyiceberg raises when a catalog denies access."""
 
 AUTHORIZATION_HINT = "Set 'token' or 'credential' in its properties, or correct them"
-"""The advice for a catalog that denies access."""
 
 _PYICEBERG_ERRORS = tuple(
     each for each in vars(pyiceberg_exceptions).values() if isinstance(each, type) and issubclass(each, Exception)
@@ -214,7 +212,6 @@ _S3_PREFIX, _CLIENT_PREFIX = "s3.", "client."
 _CREDENTIALS = frozenset({"s3.access-key-id", "s3.secret-access-key", "s3.session-token"})
 
 _MAX_SEARCHED_TABLES = 1000
-"""The largest number of table names that are searched for a similar one."""
 
 
 def open_in_catalog(
@@ -255,7 +252,6 @@ class _Found:
     content: bytes = b""
     """The metadata, if it has no location."""
     what: str = ""
-    """The table, for messages."""
 
 
 def _find_table(catalog: Catalog, identifier: str) -> _Found:
@@ -326,7 +322,10 @@ def _find_moved_folder(metadata: Metadata, found: _Found, storage_options: Mappi
 def _suggest_table(catalog: Catalog, identifier: str) -> str:
     """Return a hint for a table that does not exist; empty if the catalog cannot list its tables."""
     try:
-        names = _list_catalogs_in_database(catalog)
+        # The catalogs in the database of an SQL catalog.
+        names = _query_database(
+            catalog, lambda select, tables: select(tables.catalog_name).distinct().order_by(tables.catalog_name)
+        )
         if names and catalog.name not in names:
             return f", whose database has the catalogs {', '.join(names)}: set 'name' in its properties"
         known = [
@@ -338,35 +337,29 @@ def _suggest_table(catalog: Catalog, identifier: str) -> str:
     return f". Did you mean '{near[0]}'?" if near else ""
 
 
-def _list_catalogs_in_database(catalog: Catalog) -> list[str]:
-    """Return the names of the catalogs in the database of an SQL catalog; empty for other catalogs."""
+def _query_database(catalog: Catalog, make_query: Callable[[Any, Any], Any]) -> list[Any]:
+    """Return the values of a query over the tables in the database of an SQL catalog; none for other catalogs."""
     module = sys.modules.get("pyiceberg.catalog.sql")
     if module is None or not isinstance(catalog, module.SqlCatalog):
         return []
     from sqlalchemy import select
 
-    query = select(module.IcebergTables.catalog_name).distinct().order_by(module.IcebergTables.catalog_name)
     with catalog.engine.connect() as connection:
-        return [str(name) for name in connection.execute(query).scalars()]
+        return list(connection.execute(make_query(select, module.IcebergTables)).scalars())
 
 
 def _find_location_in_database(catalog: Catalog, identifier: str) -> str | None:
     """Return the metadata location of a table in an SQL catalog; None for other catalogs."""
-    module = sys.modules.get("pyiceberg.catalog.sql")
-    if module is None or not isinstance(catalog, module.SqlCatalog):
-        return None
-    from sqlalchemy import select
-
-    tables = module.IcebergTables
     namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))
-    query = select(tables.metadata_location).where(
-        tables.catalog_name == catalog.name,
-        tables.table_namespace == namespace,
-        tables.table_name == Catalog.table_name_from(identifier),
+    found = _query_database(
+        catalog,
+        lambda select, tables: select(tables.metadata_location).where(
+            tables.catalog_name == catalog.name,
+            tables.table_namespace == namespace,
+            tables.table_name == Catalog.table_name_from(identifier),
+        ),
     )
-    with catalog.engine.connect() as connection:
-        found: str | None = connection.execute(query).scalar()
-    return found
+    return found[0] if found else None
 
 
 def _open_storage(location: str, found: _Found, given: Mapping[str, Any] | None) -> Storage:
@@ -490,17 +483,8 @@ class AttachedIcebergCatalog:
     catalog: Catalog
     open_table: Callable[[str, Catalog], TableSource]
     """Opens a table by `namespace.table`."""
-    names_of: Callable[[TableSource], Sequence[str]]
+    names: Callable[[TableSource], Sequence[str]]
     """Returns further names by which policies may refer to a table."""
-
-    @staticmethod
-    def of(
-        name: str,
-        catalog: object,
-        open_table: Callable[[str, Catalog], TableSource],
-        names_of: Callable[[TableSource], Sequence[str]],
-    ) -> AttachedIcebergCatalog:
-        return AttachedIcebergCatalog(name, open_catalog(catalog), open_table, names_of)
 
     def open(self, name: Sequence[str]) -> TableSource:
         if len(name) < 2:
@@ -509,9 +493,6 @@ class AttachedIcebergCatalog:
                 f"{self.attached_as}.namespace.{'.'.join(name)}"
             )
         return self.open_table(".".join(name), self.catalog)
-
-    def names(self, source: TableSource) -> Sequence[str]:
-        return self.names_of(source)
 
     def is_same(self, other: object) -> bool:
         if not isinstance(other, AttachedIcebergCatalog):

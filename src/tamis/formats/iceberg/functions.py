@@ -158,7 +158,6 @@ def read_manifest_file_arrow_ffi(
 
 
 def _resolve_filters(table: IcebergTable, filter: PartitionFilter | None) -> Mapping[int, PartitionFilter]:
-    """Return the filter for each partition spec; empty without one."""
     from tamis.formats.iceberg.partitioning.specs import resolve_filter
 
     return {} if filter is None else resolve_filter(filter, table.layout.specs, table.name)
@@ -207,8 +206,7 @@ def _find_manifest(table: IcebergTable, path: str) -> Manifest:
 
 
 def _read_manifest(table: IcebergTable, manifest: Manifest, filters: Mapping[int, PartitionFilter]) -> pa.RecordBatch:
-    from tamis.formats.iceberg.manifests.manifest_pruning import get_spec
-    from tamis.formats.iceberg.planning.manifest_files import join_entries, read_entries
+    from tamis.formats.iceberg.planning.manifest_files import get_spec, join_entries, read_entries
 
     location = table.storage.format_path(manifest.path)
     spec = get_spec(table.layout.specs, manifest.spec_id, f"'{location}'")

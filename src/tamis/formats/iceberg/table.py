@@ -154,7 +154,6 @@ class IcebergTable:
 
     @property
     def _specs(self) -> list[Spec]:
-        """The partition specs, the current one first."""
         current = self.metadata.table.default_spec_id
         return sorted(self.layout.specs.values(), key=lambda spec: spec.spec_id != current)
 
@@ -275,7 +274,6 @@ class IcebergTable:
 
     @property
     def _schemas(self) -> list[Mapping[str, Any]]:
-        """All schemas of the table: the one that is read first, then the newest."""
         return [self.chosen.schema, *(schema for _, schema in sorted(self.metadata.schemas.items(), reverse=True))]
 
     def history(self, limit: int | None = None) -> pa.Table:

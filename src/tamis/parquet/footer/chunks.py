@@ -59,7 +59,6 @@ UNCOMPRESSED = 0
 TYPE_ORDER, TOTAL_ORDER = 1, 2
 
 ByteRange = tuple[int, int]
-"""Offset and length."""
 
 MAX_SLACK = 100
 """The number of bytes that pyarrow reads past the stated end of a chunk that `may_be_short`, if the file has them."""
@@ -129,7 +128,6 @@ class FooterMap:
     schema: bytes
     """The encoded list of schema elements."""
     rows: Int64Array
-    """The number of rows of each row group."""
     chunks: npt.NDArray[np.int64]
     """The position of each chunk: one row per row group, one column per leaf."""
     column_orders: tuple[int | None, ...] | None
@@ -252,9 +250,7 @@ def _read_map(footer: bytes, position: int, chunks: ChunkSkipper, memory: Footer
 class _RowGroups:
     rows: list[int]
     chunks: list[list[int]]
-    """The positions of the chunks of each row group."""
     end: bytes = b""
-    """The bytes after the row groups."""
 
 
 def _read_row_groups(footer: bytes, position: int, chunks: ChunkSkipper) -> tuple[_RowGroups, int]:

@@ -232,9 +232,7 @@ def _fields_to_json(fields: Mapping[Hashable, MappedField]) -> list[list[Any]]:
 
 def _fields_from_json(given: Sequence[Sequence[Any]]) -> dict[Hashable, MappedField]:
     return {
-        key: MappedField(
-            name, _fields_from_json(inner), None if default is None else _scalar_from_text(default), called
-        )
+        key: MappedField(name, _fields_from_json(inner), default and _scalar_from_text(default), called)
         for key, name, inner, default, called in given
     }
 

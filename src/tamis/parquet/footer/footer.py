@@ -54,13 +54,6 @@ class Footer:
     """The column mapping of the table, if the schema has logical names."""
     _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
-    def with_column_mapping(self, names: ColumnMapping) -> Footer:
-        """Return the same footer with a schema in logical names."""
-        return self.get_cached(
-            ("renamed", names),
-            lambda: replace(self, schema=names.with_logical_names(self.schema), names=names, _cache={}),
-        )
-
     def get_cached(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Return the cached result of `work_out`. Results must not be None and should be smaller than the footer."""
         found: T | None = self._cache.get(key)
@@ -84,7 +77,11 @@ def load_footer(
     if names is None:
         return footer, content
     names.check(footer.schema, storage.format_path(path))
-    return footer.with_column_mapping(names), content
+
+    def rename() -> Footer:
+        return replace(footer, schema=names.with_logical_names(footer.schema), names=names, _cache={})
+
+    return footer.get_cached(("renamed", names), rename), content
 
 
 FOOTERS = WeightedCache(capacity=256 * 1024 * 1024)

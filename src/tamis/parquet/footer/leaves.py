@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.errors import CorruptFile, UnsupportedFeature
+from tamis.errors import CorruptFile, InvalidArgument, UnsupportedFeature
 from tamis.io.weighted_cache import WeightedCache
 from tamis.parquet.footer.chunks import FooterMemory
 from tamis.parquet.footer.datetime_rebase import LegacyCalendar, detect_legacy_calendar
@@ -30,6 +30,11 @@ FieldPath = tuple[str, ...]
 
 Int96 = Literal["instant", "local"]
 """The meaning of INT96 timestamps: UTC instants, or local timestamps without a zone."""
+
+
+def check_int96(given: object) -> None:
+    if given not in get_args(Int96):
+        raise InvalidArgument(f"int96 must be {' or '.join(map(repr, get_args(Int96)))}, found {given!r}")
 
 
 @dataclass(frozen=True, slots=True)

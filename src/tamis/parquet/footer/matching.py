@@ -62,6 +62,13 @@ def find_path(schema: pa.Schema, path: tuple[str, ...], *, exact: bool = False) 
     return tuple(found)
 
 
+def _get_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field:
+    field = schema.field(path[0])
+    for part in path[1:]:
+        field = field.type.field(part)
+    return field
+
+
 def check_compatible_types(schema: pa.Schema, columns: Iterable[Column], location: str, *, exact: bool = False) -> None:
     """Raise if a file may hold values that the table's type cannot represent.
 
@@ -72,9 +79,7 @@ def check_compatible_types(schema: pa.Schema, columns: Iterable[Column], locatio
         found = find_path(schema, column.path, exact=exact)
         if found is None or column.type is None:
             continue
-        field = schema.field(found[0])
-        for part in found[1:]:
-            field = field.type.field(part)
+        field = _get_field(schema, found)
         if not can_hold(column.type, field.type):
             raise CorruptFile(
                 describe_type_mismatch(column.name, f"'{location}'", column.type, field.type, exact=exact)
@@ -92,9 +97,8 @@ def describe_type_mismatch(
     wider = None if exact else _find_wider_type(table_type, file_type)
     merging = f"open the table with merge_schema=True (--merge-schema), which makes it {wider}, or " if wider else ""
     return (
-        f"column {name!r} of {location} is {type_name_with_article(file_type)}, which is incompatible with the "
-        f"table's type {wanted}: "
-        f"{merging}write the file again with {name!r} as {wanted}"
+        f"column {name!r} of {location} is {type_name_with_article(file_type)}, which is incompatible with the table's "
+        f"type {wanted}: {merging}write the file again with {name!r} as {wanted}"
     )
 
 
@@ -174,9 +178,7 @@ def find_path_to_read(schema: pa.Schema, path: tuple[str, ...], *, exact: bool =
             continue
         if depth == len(path):
             return found
-        field = schema.field(found[0])
-        for part in found[1:]:
-            field = field.type.field(part)
+        field = _get_field(schema, found)
         while pa.types.is_struct(field.type) and field.type.num_fields:
             field = field.type.field(0)
             found = (*found, field.name)

@@ -148,17 +148,8 @@ def _make_element(found: Struct) -> SchemaElement:
     children = found.get(5, 0)
     if children < 0:
         raise Malformed(f"a group has {children} children")
-    return SchemaElement(
-        name=get_required(found, 4, "name of a column"),
-        repetition=found.get(3),
-        children=children,
-        physical=found.get(1),
-        type_length=found.get(2),
-        converted=found.get(6),
-        scale=found.get(7),
-        precision=found.get(8),
-        logical=found.get(10),
-    )
+    others = (found.get(identifier) for identifier in (1, 2, 6, 7, 8, 10))
+    return SchemaElement(get_required(found, 4, "name of a column"), found.get(3), children, *others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,8 +200,12 @@ def _make_missing_metadata(
     column: Column, row_count: pa.Array, value: pa.Scalar | None, is_everywhere: bool
 ) -> dict[str, pa.Array]:
     """Return the metadata of a column that files lack: it is NULL, or has the table's default."""
+    if value is not None and column.type is not None and types.is_ordered(column.type):
+        values = pa.repeat(value.cast(column.type), len(row_count))
+        return make_constant_bounds(column, values, row_count, or_null=not is_everywhere)
     if value is not None:
-        return _make_constant_metadata(column, row_count, value, is_everywhere)
+        none = pa.array(np.zeros(len(row_count), np.int64))
+        return {metadata_name("null_count", column.path): none} if is_everywhere else {}
     arrays = {metadata_name("null_count", column.path): row_count}
     if column.type is not None:
         nothing = pa.nulls(len(row_count), column.type)
@@ -209,16 +213,6 @@ def _make_missing_metadata(
         if pa.types.is_floating(column.type):
             arrays[metadata_name("nan_count", column.path)] = pa.array([0] * len(row_count), types.LONG)
     return arrays
-
-
-def _make_constant_metadata(
-    column: Column, row_count: pa.Array, value: pa.Scalar, is_everywhere: bool
-) -> dict[str, pa.Array]:
-    if column.type is None or not types.is_ordered(column.type):
-        none = pa.array(np.zeros(len(row_count), np.int64))
-        return {metadata_name("null_count", column.path): none} if is_everywhere else {}
-    values = pa.repeat(value.cast(column.type), len(row_count))
-    return make_constant_bounds(column, values, row_count, or_null=not is_everywhere)
 
 
 def _read_created_by(metadata: pq.FileMetaData) -> str | None:
@@ -249,13 +243,9 @@ def has_ordered_bounds(metadata: pq.FileMetaData) -> bool:
 
 
 def _trusts_bytes_of(writer: re.Match[str] | None) -> bool:
-    return writer is not None and not _is_parquet_mr_before(writer, _FIRST_TRUSTED_PARQUET_MR)
-
-
-def _is_parquet_mr_before(writer: re.Match[str] | None, version: tuple[int, ...]) -> bool:
     if writer is None or writer["application"] != "parquet-mr":
-        return False
-    return tuple(map(int, writer["version"].split("."))) < version
+        return writer is not None
+    return tuple(map(int, writer["version"].split("."))) >= _FIRST_TRUSTED_PARQUET_MR
 
 
 def sum_compressed_sizes(metadata: pq.FileMetaData, leaf_indices: Sequence[int]) -> list[int]:

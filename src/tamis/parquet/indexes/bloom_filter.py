@@ -260,20 +260,22 @@ def _as_byte_rows(numbers: Array) -> Array:
 
 def _to_stored_numbers(values: pa.Array, source: pa.DataType, leaf: Leaf) -> Array | Unavailable:
     """Return the stored numbers of the values, without those that the file's type cannot represent."""
+    numbers: list[int] | Array | Unavailable
     if pa.types.is_decimal(source):
-        digits = _to_unscaled(values, source)
-        return digits if isinstance(digits, Unavailable) else _keep_in_range(np.array(digits, object), source, leaf)
-    if pa.types.is_integer(source):
-        if pa.types.is_decimal(values.type):
-            whole = _to_unscaled(values, pa.decimal128(38, 0))
-            return whole if isinstance(whole, Unavailable) else _keep_in_range(np.array(whole, object), source, leaf)
-        if pa.types.is_floating(values.type):
-            floats = _to_whole_numbers(values)
-            return floats if isinstance(floats, Unavailable) else _keep_in_range(floats, source, leaf)
-        if pa.types.is_integer(values.type):
-            return _keep_in_range(values.to_numpy(zero_copy_only=False), source, leaf)
-        return _not_convertible(values, source)
-    return _to_ticks(values, source, leaf)
+        numbers = _to_unscaled(values, source)
+    elif not pa.types.is_integer(source):
+        return _to_ticks(values, source, leaf)
+    elif pa.types.is_decimal(values.type):
+        numbers = _to_unscaled(values, pa.decimal128(38, 0))
+    elif pa.types.is_floating(values.type):
+        numbers = _to_whole_numbers(values)
+    elif pa.types.is_integer(values.type):
+        numbers = values.to_numpy(zero_copy_only=False)
+    else:
+        numbers = _not_convertible(values, source)
+    if isinstance(numbers, Unavailable):
+        return numbers
+    return _keep_in_range(np.array(numbers, object) if isinstance(numbers, list) else numbers, source, leaf)
 
 
 def _keep_in_range(numbers: Array, source: pa.DataType, leaf: Leaf) -> Array:

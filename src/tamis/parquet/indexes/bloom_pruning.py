@@ -34,6 +34,7 @@ from tamis.parquet.indexes.bloom_filter import (
     Array,
     BloomFilter,
     BloomHeader,
+    Chunk,
     Unavailable,
     find_blocks,
     hash_stored_values,
@@ -42,8 +43,6 @@ from tamis.parquet.indexes.bloom_filter import (
 )
 from tamis.skipping.membership import Question
 
-Chunk = tuple[int, int]
-"""The numbers of a row group and of a leaf column."""
 Found = BloomFilter | Unavailable
 
 NO_FILTER = Unavailable("no Bloom filter")
@@ -125,7 +124,6 @@ def _check_location(location: tuple[int, int | None] | None, file_size: int) -> 
 
 
 def _read_ranges(file: RangedFile, wanted: list[list[tuple[int, int]]]) -> list[list[pa.Buffer]]:
-    """Read the ranges of all requests in one round."""
     buffers = iter(file.read([each for ranges in wanted for each in ranges]))
     return [[next(buffers) for _ in ranges] for ranges in wanted]
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import CorruptFile
+from tamis.expr.datetime_text import SECONDS_PER_DAY
 from tamis.expr.nodes import Column
 from tamis.parquet.footer.bounds import UNKNOWN, BoundsReader, make_bounds_reader
 from tamis.parquet.footer.chunks import PLAIN_DICTIONARY, RLE_DICTIONARY, ByteRange, ChunkLayout
@@ -44,6 +45,7 @@ from tamis.parquet.footer.thrift import (
     read_varints,
 )
 from tamis.skipping.metadata import ROW_COUNT, metadata_name
+from tamis.types import UNITS_PER_SECOND
 
 MAX_INDEX_BYTES = 64 * 1024 * 1024
 """The maximum index size in bytes. Reading a larger one would cost more than reading the pages."""
@@ -65,7 +67,6 @@ class PageLocations:
     first_rows: Int64Array
     """The first row of each page within the row group."""
     row_count: int
-    """The number of rows of the row group."""
 
     @property
     def num_pages(self) -> int:
@@ -269,23 +270,6 @@ def _read_column_index(data: bytes, position: int) -> tuple[ColumnIndex, int]:
 # --- Pages as units of pruning ---------------------------------------------------------------------------------------
 
 
-def make_page_metadata(
-    index: ColumnIndex | None,
-    pages: PageLocations,
-    column: Column,
-    leaf: Leaf,
-    *,
-    trust_bytes: bool = True,
-    is_ordered: bool = True,
-) -> dict[str, pa.Array]:
-    """Return the metadata of a chunk's pages, one row each, with the names of `tamis.skipping.metadata`.
-
-    `column` is the table's, with the table's type. `is_ordered` says whether the footer has a supported column order
-    for the leaf, and `trust_bytes` whether the writer compares bytes correctly; otherwise there are no bounds.
-    """
-    return make_pages_metadata([(index, pages)], column, leaf, trust_bytes=trust_bytes, is_ordered=is_ordered)
-
-
 def make_pages_metadata(
     chunks: Sequence[tuple[ColumnIndex | None, PageLocations]],
     column: Column,
@@ -294,7 +278,11 @@ def make_pages_metadata(
     trust_bytes: bool = True,
     is_ordered: bool = True,
 ) -> dict[str, pa.Array]:
-    """Return the same as `make_page_metadata` for a leaf in several row groups: the pages of all, concatenated."""
+    """Return the metadata of the pages of a leaf in some row groups, with the names of `tamis.skipping.metadata`.
+
+    `column` is the table's, with the table's type. `is_ordered` says whether the footer has a supported column order
+    for the leaf, and `trust_bytes` whether the writer compares bytes correctly; otherwise there are no bounds.
+    """
     row_counts = np.concatenate([np.empty(0, np.int64), *(pages.row_counts for _, pages in chunks)])
     null_counts, may_have_bounds = _read_null_counts(chunks, leaf, row_counts)
     found = {
@@ -402,7 +390,13 @@ def convert_raw_bounds(
     lows, highs = (_decode_fixed(values, known, width, stored) for values in (minima, maxima))
     if leaf.physical == "BOOLEAN":
         known = known & (lows <= 1) & (highs <= 1)
-    if leaf.needs_rebase or not _has_same_storage(reader.source, reader.target):
+    source, target = reader.source, reader.target
+    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
+        # The compatibility of the zones was checked when the reader was created.
+        is_same = source.unit == target.unit
+    else:
+        is_same = source == target and not pa.types.is_decimal(source)
+    if leaf.needs_rebase or not is_same:
         # `reader` expects what pyarrow returns for a statistic: the bytes of a float16, otherwise the number.
         if pa.types.is_float16(reader.source):
             return _convert_each(reader, minima, maxima, known)
@@ -427,14 +421,6 @@ def _decode_fixed(values: Sequence[bytes], known: Mask, width: int, stored: str)
     zeros = bytes(width)
     joined = b"".join([value if is_known else zeros for value, is_known in zip(values, known.tolist(), strict=True)])
     return np.frombuffer(joined, stored)
-
-
-def _has_same_storage(source: pa.DataType, target: pa.DataType) -> bool:
-    """Return whether a value has the same stored number in both types."""
-    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-        # The compatibility of the zones was checked when the reader was created.
-        return bool(source.unit == target.unit)
-    return bool(source == target) and not pa.types.is_decimal(source)
 
 
 def _make_array(values: npt.NDArray[Any], unknown: Mask, target: pa.DataType) -> pa.Array:
@@ -477,7 +463,11 @@ def _convert_integers(
         smallest, largest = types.get_integer_range(source)
         known = known & (lows >= smallest) & (lows <= largest) & (highs >= smallest) & (highs <= largest)
     elif not pa.types.is_boolean(source):
-        smallest, largest = _get_time_range(target)
+        # Some libraries use the smallest integer as NaT ("not a time").
+        largest = int(2 ** (target.bit_width - 1) - 1)
+        smallest = -largest
+        if pa.types.is_time(target):
+            smallest, largest = 0, SECONDS_PER_DAY * UNITS_PER_SECOND[target.unit] - 1
         low_in_range = (lows >= smallest) & (lows <= largest)
         high_in_range = (highs >= smallest) & (highs <= largest)
     known = known & (lows <= highs)
@@ -489,17 +479,6 @@ def _convert_integers(
         _make_exact(exact, no_lower),
         _make_exact(exact, no_upper),
     )
-
-
-_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-
-
-def _get_time_range(target: pa.DataType) -> tuple[int, int]:
-    if pa.types.is_time(target):
-        return 0, _PER_DAY[target.unit] - 1
-    # Some libraries use the smallest integer as NaT ("not a time").
-    largest = int(2 ** (target.bit_width - 1) - 1)
-    return -largest, largest
 
 
 def _convert_bytes(

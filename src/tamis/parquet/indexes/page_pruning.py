@@ -28,11 +28,10 @@ from tamis.io.threads import run_in_threads
 from tamis.parquet.footer.chunks import ChunkLayout
 from tamis.parquet.footer.footer import Footer
 from tamis.parquet.footer.leaves import FieldPath, Leaf
-from tamis.parquet.indexes.bloom_filter import Array, BloomFilterProvider, Unavailable, fetch_filters
-from tamis.parquet.indexes.bloom_pruning import NO_FILTER, BloomQuestions, Chunk, Found, read_bloom_filters
+from tamis.parquet.indexes.bloom_filter import Array, BloomFilterProvider, Chunk, Unavailable, fetch_filters
+from tamis.parquet.indexes.bloom_pruning import NO_FILTER, BloomQuestions, Found, read_bloom_filters
 from tamis.parquet.indexes.page_index import PageLocations, find_dictionary_range
 from tamis.parquet.indexes.page_units import (
-    ColumnLeaf,
     ColumnPages,
     PageIndexes,
     RowRanges,
@@ -117,8 +116,6 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class _LevelResult:
-    """The row ranges that a level kept."""
-
     remaining: Remaining
     total: int
     """The number of row ranges before pruning, after the level had split them."""
@@ -248,11 +245,15 @@ class RowRangePruner:
         return sum(self.count_remaining_bytes(remaining).values())
 
     def _count_group_bytes(self, row_group: int, selection: RowSelection) -> int:
-        pages = [
-            self._source.get_leaf_pages(row_group, leaf, self._locations.get((row_group, leaf)))
-            for leaf in self._needed
-        ]
+        locations = self._locations
+        pages = (
+            self._source.get_leaf_pages(row_group, leaf, locations.get((row_group, leaf))) for leaf in self._needed
+        )
         return sum(each.count_bytes_for(selection) for each in pages)
+
+    def _list_leaves(self) -> list[tuple[Column, Leaf]]:
+        """Return the columns of the filter that are read from the file, with their leaves."""
+        return [(column, leaf) for column in self._filter.columns if (leaf := self._find_leaf(column)) is not None]
 
     def _find_leaf(self, column: Column) -> Leaf | None:
         path = self._names.get(column.path)
@@ -280,9 +281,8 @@ class RowRangePruner:
 
     def _has_chunk(self, remaining: Remaining, has: Callable[[ChunkLayout], bool]) -> bool:
         """Return whether some chunk of a filter column satisfies `has`, in the remaining row groups."""
-        leaves = [leaf.index for column in self._filter.columns if (leaf := self._find_leaf(column)) is not None]
         groups = remaining.kept_row_groups
-        return any(has(self._source.chunk(group, leaf)) for leaf in leaves for group in groups)
+        return any(has(self._source.chunk(group, leaf.index)) for _, leaf in self._list_leaves() for group in groups)
 
     def _apply_bloom(self, remaining: Remaining) -> _LevelResult | None:
         if not any(self._filter.has_equality):
@@ -358,21 +358,17 @@ class RowRangePruner:
         yield from found
 
     def _read_page_indexes(self, groups: Iterable[int]) -> PageIndexes:
-        """Read the page indexes of some row groups; they are cached."""
-        leaves = [(column, leaf) for column in self._filter.columns if (leaf := self._find_leaf(column)) is not None]
-        with_statistics: list[ColumnLeaf] = [(group, column, leaf) for group in groups for column, leaf in leaves]
-        return read_page_indexes(
-            self._source, self._file, [(group, leaf) for group in groups for leaf in self._needed], with_statistics
-        )
+        with_statistics = [(group, column, leaf) for group in groups for column, leaf in self._list_leaves()]
+        chunks = [(group, leaf) for group in groups for leaf in self._needed]
+        return read_page_indexes(self._source, self._file, chunks, with_statistics)
 
     # --- Pages ----------------------------------------------------------------------------------------------------
 
     def _apply_pages(self, remaining: Remaining) -> _LevelResult | None:
-        leaves = [(column, leaf) for column in self._filter.columns if (leaf := self._find_leaf(column)) is not None]
-        if not leaves:
-            return None
         groups = remaining.row_groups.tolist()
-        with_statistics: list[ColumnLeaf] = [(group, column, leaf) for group in groups for column, leaf in leaves]
+        with_statistics = [(group, column, leaf) for group in groups for column, leaf in self._list_leaves()]
+        if not with_statistics:
+            return None
         chunks = [(group, leaf) for group in groups for leaf in self._needed]
         is_small = len(chunks) <= MAX_PREFETCHED_CHUNKS
         indexes = read_page_indexes(self._source, self._file, chunks if is_small else (), with_statistics)
@@ -504,11 +500,8 @@ class RowRangePruner:
 
         If a count is too high, filters stay unread, which keeps a row group and loses no row.
         """
-        if column not in self._complete:
-            self._complete[column] = self._compute_complete(column)
-        return self._complete[column]
-
-    def _compute_complete(self, column: Column) -> list[int]:
+        if column in self._complete:
+            return self._complete[column]
         leaf, units = self._find_leaf(column), self._row_groups.units
         names = [metadata_name(kind, column.path) for kind in ("lower", "upper")]
         if leaf is None or column.type is None or not set(names) <= set(units.schema.names):
@@ -524,8 +517,8 @@ class RowRangePruner:
                 low is not None and high is not None and self._count_distinct(group, leaf) > high - low
                 for group, low, high in pairs
             ]
-        complete: list[int] = self._row_groups.row_groups[is_complete].tolist()
-        return complete
+        self._complete[column] = self._row_groups.row_groups[is_complete].tolist()
+        return self._complete[column]
 
     def _count_distinct(self, row_group: int, leaf: Leaf) -> int:
         """Return the number of distinct values of a chunk; 0 if it is unknown."""
@@ -605,9 +598,7 @@ class Remaining:
     residual: Bits
     """`residual[i, j]`: conjunct j is a residual filter for row range i, which is not fully matched by it."""
     units: pa.RecordBatch
-    """The metadata of the row ranges."""
     row_counts: Mapping[int, int]
-    """The number of rows of each row group."""
     _selections: dict[int, RowSelection] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -625,7 +616,6 @@ class Remaining:
         return tuple(groups[is_first].tolist())
 
     def _slice_of_group(self, row_group: int) -> slice:
-        """Return the positions of a row group's row ranges."""
         first, last = np.searchsorted(self.row_groups, (row_group, row_group + 1))
         return slice(int(first), int(last))
 

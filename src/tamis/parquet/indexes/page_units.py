@@ -31,7 +31,7 @@ from tamis.parquet.indexes.page_index import (
     PageLocations,
     decode_offset_index,
     get_readable_range,
-    make_page_metadata,
+    make_pages_metadata,
     try_decode_column_index,
 )
 from tamis.parquet.reading.parquet_file import ParquetFile
@@ -115,7 +115,6 @@ def _count_in_parts(counts: pa.Array, is_whole: npt.NDArray[np.bool_], page_rows
 # --- Page indexes of files: fetched in one round, decoded once, cached until evicted ----------------------------------
 
 Chunk = tuple[int, int]
-"""The numbers of a row group and of a leaf column."""
 
 ColumnLeaf = tuple[int, Column, Leaf]
 """A row group, a column of the table, and its leaf column in the file."""
@@ -186,9 +185,8 @@ def _decode_column_pages(
     index, _ = try_decode_column_index(data, pages, what)
     if index is None:
         return None
-    metadata = make_page_metadata(
-        index,
-        pages,
+    metadata = make_pages_metadata(
+        [(index, pages)],
         column,
         leaf,
         trust_bytes=can_trust_bytes(source.footer.metadata),
@@ -198,4 +196,3 @@ def _decode_column_pages(
 
 
 PAGE_INDEXES = WeightedCache(capacity=128 * 1024 * 1024)
-"""The page index cache of this process."""

@@ -28,7 +28,6 @@ from tamis.expr.builder import split_name
 from tamis.io.listing import find_file, has_directory
 from tamis.io.storage import open_storage
 from tamis.parquet.footer.chunks import ByteRange, ChunkLayout, read_chunk_layouts
-from tamis.parquet.footer.leaves import FieldPath
 from tamis.parquet.footer.statistics import can_trust_bytes, sum_compressed_sizes
 from tamis.parquet.indexes.bloom_filter import MAX_HEADER_BYTES, BloomHeader, parse_header
 from tamis.parquet.indexes.page_index import (
@@ -391,7 +390,9 @@ def find_leaves(leaves: Sequence[InspectedLeaf], name: str, location: str) -> li
     # A name with dots may also be the complete name of one column.
     for path in dict.fromkeys((split_name(name), (name,))):
         for fold in (False, True):
-            found = [each for each in leaves if _starts_with(each.leaf.path, path, fold)]
+            spell = str.casefold if fold else str
+            wanted = [spell(part) for part in path]
+            found = [each for each in leaves if [spell(part) for part in each.leaf.path[: len(path)]] == wanted]
             meant = list(dict.fromkeys(each.leaf.path[: len(path)] for each in found))
             if len(meant) > 1:
                 spelled = ", ".join(repr(format_path(each)) for each in meant)
@@ -401,11 +402,6 @@ def find_leaves(leaves: Sequence[InspectedLeaf], name: str, location: str) -> li
             if found:
                 return found
     raise _make_unknown_column_error(leaves, name, location)
-
-
-def _starts_with(path: FieldPath, wanted: FieldPath, fold: bool) -> bool:
-    start = path[: len(wanted)]
-    return tuple(map(str.casefold, start)) == tuple(map(str.casefold, wanted)) if fold else start == wanted
 
 
 def _make_unknown_column_error(leaves: Sequence[InspectedLeaf], name: str, location: str) -> UnknownColumn:

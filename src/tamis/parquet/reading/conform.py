@@ -124,8 +124,7 @@ class _Converter:
         if size > _MAX_NULL_BYTES:
             raise UnsupportedFeature(
                 f"column {'.'.join(path)!r} of {self.location} is NULL in {count:,} rows, and "
-                f"{type_name_with_article(target)} takes "
-                f"{size / 2**30:.1f} GiB for them: leave it out with columns=…"
+                f"{type_name_with_article(target)} takes {size / 2**30:.1f} GiB for them: leave it out with columns=…"
             )
 
     def _convert_struct(self, values: pa.StructArray, target: pa.StructType, path: FieldPath) -> pa.Array:

@@ -50,6 +50,7 @@ from tamis.parquet.footer.thrift import (
     get_required,
     make_struct_kind,
     read_struct,
+    read_varint,
 )
 
 # --- Page header ----------------------------------------------------------------------------------------------------
@@ -130,8 +131,8 @@ def count_values(pages: bytes) -> int | None:
     while position < end:
         usual = _USUAL_DATA_PAGE.match(pages, position)
         if usual is not None:
-            values += _decode_varint(usual[2]) >> 1
-            position = usual.end() + (_decode_varint(usual[1]) >> 1)
+            values += read_varint(usual[2], 0)[0] >> 1
+            position = usual.end() + (read_varint(usual[1], 0)[0] >> 1)
             continue
         try:
             header = decode_page_header(pages, "a chunk", position)
@@ -140,14 +141,6 @@ def count_values(pages: bytes) -> int | None:
         values += header.num_values if header.is_data else 0
         position += header.page_length
     return values if position == end else None
-
-
-def _decode_varint(number: bytes) -> int:
-    value = shift = 0
-    for byte in number:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-    return value
 
 
 def encode_plain_page_header(page: PageHeader) -> bytes:
@@ -373,15 +366,12 @@ def _read_dictionary_header(buffer: pa.Buffer, codec: int, what: str) -> PageHea
 
 
 def _check_codec(codec: int, what: str) -> None:
+    # pyarrow raises the same error for an unsupported codec as for a damaged page.
     name = CODECS[codec] if 0 <= codec < len(CODECS) else f"codec {codec}"
-    if name in _UNSUPPORTED_CODECS or name not in CODECS:
+    if name == "LZO" or name not in CODECS:
         raise UnsupportedFeature(
             f"{what} is compressed with {name}, which is not supported; write the file with another codec"
         )
-
-
-# pyarrow raises the same error for an unsupported codec as for a damaged page.
-_UNSUPPORTED_CODECS = ("LZO",)
 
 
 def _check_sizes(header: PageHeader, codec: int, what: str) -> None:
@@ -555,7 +545,10 @@ def _make_frame(
 ) -> _Frame:
     root = encode_struct(((4, BINARY, b"schema"), (5, I32, 1)))
     elements = encode_list(STRUCT, [root, *(element.encode() for element in schema.elements)])
-    arrow_schema = None if field is None else _encode_arrow_schema(field)
+    arrow_schema = None
+    if field is not None:
+        serialized = base64.b64encode(pa.schema([field]).serialize())
+        arrow_schema = encode_list(STRUCT, [encode_struct(((1, BINARY, _ARROW_SCHEMA), (2, BINARY, serialized)))])
     column_fields = (
         (1, I32, schema.leaf.physical),
         (2, LIST, encode_list(I32, encodings)),
@@ -567,8 +560,3 @@ def _make_frame(
         encode_fields(((5, LIST, arrow_schema), (6, BINARY, created_by)), after=4) + END_OF_STRUCT,
         encode_fields(column_fields),
     )
-
-
-def _encode_arrow_schema(field: pa.Field) -> bytes:
-    serialized = base64.b64encode(pa.schema([field]).serialize())
-    return encode_list(STRUCT, [encode_struct(((1, BINARY, _ARROW_SCHEMA), (2, BINARY, serialized)))])

@@ -136,7 +136,6 @@ class LeafPages:
     named_type: pa.DataType
     """The type of that field with logical names."""
     row_count: int
-    """The number of rows of the row group."""
     locations: PageLocations | None
     """None if the file has no offset index; the chunk is then one page."""
     calendar: LegacyCalendar | None = None
@@ -265,15 +264,12 @@ def fetch_pages(file: RangedFile, leaves: Iterable[LeafPages], selection: RowSel
     for leaf, pages, dictionary in wanted:
         data = [next(buffers) for _ in range(len(pages))]
         found = next(buffers) if dictionary is not None else None
-        if dictionary is None and leaf.dictionary is not None and any(map(_uses_dictionary, data)):
-            found = file.read([leaf.dictionary])[0]
+        if dictionary is None and leaf.dictionary is not None:
+            encodings = (decode_page_header(as_bytes(page), "a page").encoding for page in data)
+            if any(encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY) for encoding in encodings):
+                found = file.read([leaf.dictionary])[0]
         fetched.append(FetchedPages(leaf, selection, pages, found, data))
     return fetched
-
-
-def _uses_dictionary(page: pa.Buffer) -> bool:
-    encoding = decode_page_header(as_bytes(page), "a page").encoding
-    return encoding is not None and encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY)
 
 
 Columns = Sequence[tuple[pa.Field, range]]

@@ -108,18 +108,23 @@ def decode_row_group(
         _check_pages(group.column(leaf), source, start, f"column {leaf} in row group {row_group} of '{location}'")
     size = estimate_row_group_size(footer, row_group, leaves, source, file_size, location, tuning)
     rows = choose_batch_rows(group.num_rows, size, tuning)
-    decoded = 0
+    yield from _decode_batches(reader, footer, row_group, leaves, rows, location)
+
+
+def _decode_batches(
+    reader: pq.ParquetFile, footer: Footer, row_group: int, leaves: Sequence[int], rows: int, location: str
+) -> Iterator[pa.RecordBatch]:
+    count, decoded = footer.metadata.row_group(row_group).num_rows, 0
     calendar = footer.schema.calendar
     is_old = [leaf in footer.schema.leaves_to_rebase for leaf in leaves]
-    for batch in reader.iter_batches(
-        rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
-    ):
+    for batch in reader.iter_batches(rows, row_groups=[row_group], column_indices=leaves, use_threads=count > FEW_ROWS):
         decoded += batch.num_rows
+        # Dates may be in the Julian calendar.
         yield batch if calendar is None else rebase_batch(batch, calendar, is_old, location)
-    if decoded != group.num_rows:
+    if decoded != count:
         # Without this check, rows of truncated pages would be lost silently.
         raise CorruptFile(
-            f"row group {row_group} of '{location}' has {group.num_rows} rows in its footer, and {decoded} in its pages"
+            f"row group {row_group} of '{location}' has {count} rows in its footer, and {decoded} in its pages"
         )
 
 
@@ -175,24 +180,12 @@ def read_row_group(
         source = pa.BufferReader(content)
     # Computed from the size of all columns, so that batches of other columns have the same rows.
     rows = choose_batch_rows(group.num_rows, group.total_byte_size, storage.tuning)
-    decoded = 0
-    calendar = footer.schema.calendar
-    is_old = [leaf in footer.schema.leaves_to_rebase for leaf in leaves]
     try:
         options = {"metadata": footer.metadata, "pre_buffer": False, "page_checksum_verification": True}
         reader = open_reader(source, pool=_get_memory_pool(), **options)
-        for batch in reader.iter_batches(
-            rows, row_groups=[row_group], column_indices=leaves, use_threads=group.num_rows > FEW_ROWS
-        ):
-            decoded += batch.num_rows
-            # Dates may be in the Julian calendar.
-            yield batch if calendar is None else rebase_batch(batch, calendar, is_old, location)
+        yield from _decode_batches(reader, footer, row_group, leaves, rows, location)
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(f"row group {row_group} of '{location}' cannot be decoded: {to_one_line(error)}") from error
-    if decoded != group.num_rows:
-        raise CorruptFile(
-            f"row group {row_group} of '{location}' has {group.num_rows} rows by its footer, and {decoded} in its pages"
-        )
 
 
 def make_dummy_batches(count: int, tuning: Tuning) -> Iterator[pa.RecordBatch]:

@@ -26,8 +26,7 @@ from tamis.formats.database.database_query import (
     SortTerm,
     select_all,
 )
-from tamis.formats.database.expressions import MAX_IN_LIST_ITEMS
-from tamis.formats.database.select_text import can_push_filter, can_select, render_select
+from tamis.formats.database.select_text import MAX_IN_LIST_ITEMS, can_push_filter, can_select, render_select
 from tamis.query.connectors.connector import (
     Connector,
     Handle,

@@ -51,14 +51,9 @@ LOGGED_NAMES = {
 FILE_ACTIONS = pa.schema([*ADD, ("is_add", pa.bool_()), ("origin", pa.int32())])
 """`origin` is the position of the log file among the log files that were read."""
 
+_VECTOR_NAMES = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
 _LOGGED_DELETION_VECTOR = pa.struct(
-    [
-        ("storageType", pa.string()),
-        ("pathOrInlineDv", pa.string()),
-        ("offset", pa.int32()),
-        ("sizeInBytes", pa.int32()),
-        ("cardinality", pa.int64()),
-    ]
+    [field.with_name(name) for name, field in zip(_VECTOR_NAMES, DELETION_VECTOR, strict=True)]
 )
 
 _NON_FILE_ACTIONS = tuple(sorted(KNOWN_NAMES - {"add", "remove"}))

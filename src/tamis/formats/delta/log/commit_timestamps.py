@@ -210,19 +210,9 @@ HISTORY_SCHEMA = pa.schema(
 )
 """`timestamp` is the one that time travel uses, `written_at` the one in `commitInfo`. Maps are JSON strings."""
 
-_NAMES = {
-    "operation": "operation",
-    "operation_parameters": "operationParameters",
-    "operation_metrics": "operationMetrics",
-    "user_id": "userId",
-    "user_name": "userName",
-    "user_metadata": "userMetadata",
-    "engine_info": "engineInfo",
-    "read_version": "readVersion",
-    "isolation_level": "isolationLevel",
-    "is_blind_append": "isBlindAppend",
-    "written_at": "timestamp",
-}
+_NAMES = {name: re.sub("_(.)", lambda match: match[1].upper(), name) for name in HISTORY_SCHEMA.names[2:]}
+_NAMES["written_at"] = "timestamp"
+"""The fields of `commitInfo`, which are in camel case there."""
 
 
 def read_history(

@@ -80,7 +80,6 @@ class ActionLines:
     file_actions: tuple[Lines, ...]
     """The lines with file actions, one `Lines` for each run of files that were read together."""
     other_actions: Lines
-    """All other lines."""
     other_names: pa.LargeStringArray
     """The action name of each other line: `protocol`, `metaData`, `commitInfo`, …"""
     digest: bytes
@@ -214,7 +213,6 @@ def _read_run(storage: Storage, files: Sequence[LogFile], first: int) -> tuple[m
 
 
 def _join(buffers: Sequence[pa.Buffer]) -> tuple[memoryview, npt.NDArray[np.int64]]:
-    """Return the concatenated bytes of files, and the end of each: one byte after its content."""
     # The last line of a file may lack its line break, and must not continue in the next file.
     content = memoryview(buffers[0] if len(buffers) == 1 else b"\n".join(buffers))
     return content, np.cumsum([buffer.size + 1 for buffer in buffers], dtype=np.int64)
@@ -231,12 +229,14 @@ def _rewrite_one_action_per_line(content: pa.Buffer, location: str) -> pa.Buffer
             f"'{location}' is truncated or damaged: expected a sequence of JSON objects, one for each action: {error}"
         ) from error
     for value in values:
-        if not isinstance(value, dict):
-            raise make_corrupt_log_error(
-                f"'{location}' has a line that is not a JSON object, but {type(value).__name__}"
-            )
+        _check_object(value, location)
     # Written with escapes: JSON can hold half of a surrogate pair, which UTF-8 cannot encode.
     return pa.py_buffer("".join(f"{json.dumps(value)}\n" for value in values).encode())
+
+
+def _check_object(value: object, location: str) -> None:
+    if not isinstance(value, dict):
+        raise make_corrupt_log_error(f"'{location}' has a line that is not a JSON object, but {type(value).__name__}")
 
 
 def find_mentioned_names(content: memoryview, names: Sequence[str], window_bytes: int = 8 * 1024 * 1024) -> set[str]:
@@ -279,10 +279,7 @@ def _rewrite_unusual(storage: Storage, files: Sequence[LogFile], lines: Lines, u
             parsed = load_json(texts[position])
         except (ValueError, RecursionError) as error:
             raise make_corrupt_log_error(f"'{location}' has a line that is not a JSON object: {error}") from error
-        if not isinstance(parsed, dict):
-            raise make_corrupt_log_error(
-                f"'{location}' has a line that is not a JSON object, but {type(parsed).__name__}"
-            )
+        _check_object(parsed, location)
         actions = {name: action for name, action in parsed.items() if action is not None}
         known = sorted(KNOWN_NAMES & actions.keys())
         if len(known) > 1:

@@ -162,12 +162,14 @@ def list_log(storage: Storage) -> LogListing:
         }
     )
     commits = files.filter(pc.match_substring_regex(names, _COMMIT))
+    rows = _match_names(files, ".compacted.", _COMPACTION)
+    compactions = [_to_log_file(row, str(row["first"]), str(row["last"])) for row in rows]
     found = LogListing(
         storage,
         pc.cast(pc.utf8_slice_codeunits(commits["name"], 0, 20), pa.int64()).to_numpy(),
         commits["size"].to_numpy(),
         commits["modified_ns"].combine_chunks(),
-        _to_compactions(_match_names(files, ".compacted.", _COMPACTION)),
+        tuple(file for file in compactions if file.first <= file.last),
         _to_checkpoints(_match_names(files, ".checkpoint", _CHECKPOINT)),
     )
     if not (len(found.versions) or found.checkpoints or found.compactions):
@@ -203,7 +205,6 @@ def _add_missed(listing: LogListing) -> LogListing:
 
 
 def _match_names(files: pa.Table, part: str, pattern: str) -> list[dict[str, object]]:
-    """Return the files whose names match a pattern, with its groups. Empty files are left out."""
     # Most logs have few such files: searching for a substring first is faster than matching all names of a long log.
     files = files.filter(pc.match_substring(files["name"], part))
     if not files.num_rows:
@@ -217,11 +218,6 @@ def _match_names(files: pa.Table, part: str, pattern: str) -> list[dict[str, obj
         .filter(is_match)
         .to_pylist()
     ]
-
-
-def _to_compactions(rows: Sequence[dict[str, object]]) -> tuple[LogFile, ...]:
-    files = [_to_log_file(row, str(row["first"]), str(row["last"])) for row in rows]
-    return tuple(file for file in files if file.first <= file.last)
 
 
 def _to_log_file(row: dict[str, object], first: str, last: str) -> LogFile:

@@ -117,9 +117,8 @@ def _check_duplicate_adds(actions: pa.Table, keys: pa.Array, lines: ActionLines)
     if twice.num_rows:
         first = twice.sort_by("origin").slice(0, 1).to_pylist()[0]
         raise make_corrupt_log_error(
-            f"'{lines.location(first['origin'])}' adds the file {first['path_min']!r} {first['path_count']} times, "
-            "so it "
-            "is not clear which of its entries holds"
+            f"'{lines.location(first['origin'])}' adds the file {first['path_min']!r} {first['path_count']} times, so "
+            "it is not clear which of its entries holds"
         )
 
 

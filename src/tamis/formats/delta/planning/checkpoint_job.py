@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from tamis.errors import TamisError, format_count
+from tamis.errors import format_count
 from tamis.expr.nodes import Column
 from tamis.formats.constants import name_partition
 from tamis.formats.delta.deletion_vectors import parse_descriptors, read_deletion_bitmaps
@@ -29,14 +29,13 @@ from tamis.formats.delta.planning.file_batches import (
     PARTITION_VALUES,
     STATISTICS,
     FileBatch,
+    FilePart,
     LogColumns,
     compute_logical_rows,
     get_cached_batches,
     read_batches,
 )
-from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.planning.partition_values import (
-    TypedPartitionValues,
     get_partition_strings,
     make_unreadable_value_error,
 )
@@ -93,19 +92,24 @@ def _run_job(
 
 
 def _make_arguments(snapshot: Snapshot, request: Request) -> dict[str, Any]:
-    touched = snapshot.changes.touched
+    keys = snapshot.changes.touched
+    touched = base64.b64encode(Item.from_table(pa.table({"key": keys})).value).decode() if len(keys) else None
     return {
         **storage_to_arguments(snapshot.storage),
         "metadata": metadata_to_json(snapshot.metadata),
         "version": snapshot.version,
         "request": request.asked.to_json(),
-        "touched": _keys_to_text(touched) if len(touched) else None,
+        "touched": touched,
     }
 
 
+def _list_files(parts: Sequence[FilePart]) -> list[LogFile]:
+    """Return the files of the checkpoint among parts of the log."""
+    return [part.file for part in parts if part.changes is None and part.file is not None]
+
+
 def _make_items(parts: Sequence[FilePart]) -> list[Item]:
-    files = [part.file for part in parts if part.changes is None and part.file is not None]
-    return [Item.from_json(astuple(file), file.size) for file in files]
+    return [Item.from_json(astuple(file), file.size) for file in _list_files(parts)]
 
 
 def prune_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
@@ -114,16 +118,13 @@ def prune_part(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _prune_item(arguments: Arguments, item: bytes) -> PrunedFiles:
+    return arguments.memoise(_make_pruner).prune(_make_part(arguments, item, arguments.memoise(_read_touched)))
+
+
+def _make_part(arguments: Arguments, item: bytes, touched: pa.Array | None = None) -> FilePart:
     file = LogFile(*json.loads(item))
-    part = FilePart(
-        arguments.storage,
-        ("part", file.path),
-        arguments["version"],
-        file.size,
-        file,
-        touched=arguments.memoise(_read_touched),
-    )
-    return arguments.memoise(_make_pruner).prune(part)
+    source = ("part", file.path)
+    return FilePart(arguments.storage, source, arguments["version"], file.size, file, touched=touched)
 
 
 def _make_pruner(arguments: Arguments) -> PartPruner:
@@ -141,14 +142,13 @@ DELETES_FUNCTION = "tamis.formats.delta.planning.checkpoint_job:make_vector_read
 def count_files(snapshot: Snapshot) -> int:
     """Return how many files a snapshot has at most, from the footers of its checkpoint and the commits after it."""
     storage, parts = snapshot.storage, snapshot.list_parts()
-    files = [part.file for part in parts if part.changes is None and part.file is not None]
     in_memory = sum(len(part.changes.added_keys) for part in parts if part.changes is not None)
 
     def count(file: LogFile) -> int:
         footer, _ = load_footer(storage, file.path, file.size, file.modified_ns)
         return int(footer.metadata.num_rows)
 
-    return in_memory + sum(run_in_threads(count, files, storage.threads))
+    return in_memory + sum(run_in_threads(count, _list_files(parts), storage.threads))
 
 
 def plan_listing_job(snapshot: Snapshot, request: Request, name: str, more: Mapping[str, Any]) -> ListingJob:
@@ -213,10 +213,6 @@ def metadata_from_json(given: Mapping[str, Any]) -> TableMetadata:
     return TableMetadata(**{**given, "fields": fields, "partition_columns": tuple(given["partition_columns"])})
 
 
-def _keys_to_text(keys: pa.Array) -> str:
-    return base64.b64encode(Item.from_table(pa.table({"key": keys})).value).decode()
-
-
 def _read_touched(arguments: Arguments) -> pa.Array | None:
     text = arguments["touched"]
     return None if text is None else read_table(base64.b64decode(text))["key"].combine_chunks()
@@ -246,12 +242,12 @@ class DeltaFileRows:
         snapshot = self.snapshot
         metadata = snapshot.metadata
         parts = snapshot.list_parts()
-        files = [part.file for part in parts if part.changes is None and part.file is not None]
+        items = _make_items(parts)
         return FileRowsJob(
             FILES_FUNCTION,
             {"metadata": metadata_to_json(metadata), "version": snapshot.version},
-            [Item.from_json(astuple(file), file.size) for file in files],
-            f"read {format_count(len(files), 'checkpoint part')} of {self.name}@{snapshot.version}",
+            items,
+            f"read {format_count(len(items), 'checkpoint part')} of {self.name}@{snapshot.version}",
             [found for part in parts if part.changes is not None for found in _read_files(part, metadata, columns)],
             snapshot.changes.touched,
         )
@@ -269,8 +265,7 @@ class DeltaFileRows:
 
 def read_checkpoint_files(arguments: Arguments, item: bytes) -> Iterator[FilesWithStatistics]:
     """Yield the files that a checkpoint part adds, including those that newer commits replace."""
-    file = LogFile(*json.loads(item))
-    part = FilePart(arguments.storage, ("part", file.path), arguments["version"], file.size, file)
+    part = _make_part(arguments, item)
     yield from _read_files(part, arguments.memoise(_parse_metadata), arguments.memoise(read_columns))
 
 
@@ -300,13 +295,13 @@ def _to_files(batch: FileBatch, log: LogColumns, columns: Sequence[Column]) -> F
         for name in batch.metadata.partition_columns:
             texts = get_partition_strings(batch.partition_values, name, batch.metadata)
             partitions = partitions.append_column(make_partition_text(name).name, texts.take(codes))
-    return FilesWithStatistics(files, statistics, partitions, _find_errors(typed, batch.metadata))
-
-
-def _find_errors(typed: TypedPartitionValues, metadata: TableMetadata) -> dict[int, TamisError]:
-    """Return the errors of files with a partition value that is invalid for its type."""
-    return {
-        int(row): make_unreadable_value_error(texts[int(row)].as_py(), name, metadata)
-        for name, texts in typed.wrong.items()
-        for row in np.flatnonzero(np.asarray(texts.is_valid()))
-    }
+    return FilesWithStatistics(
+        files,
+        statistics,
+        partitions,
+        {
+            int(row): make_unreadable_value_error(texts[int(row)].as_py(), name, batch.metadata)
+            for name, texts in typed.wrong.items()
+            for row in np.flatnonzero(np.asarray(texts.is_valid()))
+        },
+    )

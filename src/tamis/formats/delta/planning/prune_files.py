@@ -27,7 +27,7 @@ from tamis import types
 from tamis.errors import CorruptFile
 from tamis.expr.nodes import TRUE, Column, find_columns
 from tamis.formats.constants import add_partitions
-from tamis.formats.delta.checkpoint.checkpoint_rows import RowGroupSkipper
+from tamis.formats.delta.checkpoint import RowGroupSkipper
 from tamis.formats.delta.generated_columns import derive_partition_predicates
 from tamis.formats.delta.paths import resolve_paths
 from tamis.formats.delta.planning.file_batches import (
@@ -36,6 +36,7 @@ from tamis.formats.delta.planning.file_batches import (
     PARTITION_VALUES,
     STATISTICS,
     FileBatch,
+    FilePart,
     LogColumns,
     cache_batches,
     compute_logical_rows,
@@ -43,7 +44,6 @@ from tamis.formats.delta.planning.file_batches import (
     has_room_for_statistics,
     read_batches,
 )
-from tamis.formats.delta.planning.log_fragments import FilePart
 from tamis.formats.delta.planning.partition_values import (
     PartitionValues,
     get_partition_strings,
@@ -234,7 +234,6 @@ class JoinedBatches:
     sizes: pa.Array
     live: Bits
     total: Sizes
-    """The sizes of the live files."""
     values: PartitionValues
     counts: npt.NDArray[np.int64]
     """The number of live files with each of the distinct values."""
@@ -304,7 +303,6 @@ class PartPruner:
             cache_batches(part, self._metadata, kept)
 
     def _make_skipper(self) -> RowGroupSkipper | None:
-        """Return the skipper for row groups of a checkpoint; None if the filter cannot skip any."""
         request = self._request
         conjuncts = request.partition_conjuncts or request.predicate.conjuncts
         if not conjuncts or not (request.by_partitions or request.by_statistics):
@@ -401,7 +399,15 @@ class PartPruner:
             parts = np.split(chosen, np.searchsorted(chosen, starts[1:-1]))
             statistics = self._decode_statistics(units, parts, starts)
             rows = statistics[ROW_COUNT.name]
-            logical = compute_logical_rows(rows, _count_deleted(units, parts, starts))
+            logical = compute_logical_rows(
+                rows,
+                pa.concat_arrays(
+                    [
+                        batch.count_deleted(pa.array(own - start))
+                        for (_, batch, _), own, start in zip(units, parts, starts, strict=False)
+                    ]
+                ),
+            )
             after_partitions = replace(after_partitions, rows=sum_rows(logical))
         if request.by_statistics and len(chosen):
             own_codes = values.codes[chosen]
@@ -525,7 +531,6 @@ def _select_files(
     starts: npt.NDArray[np.int64],
     rows: pa.Array | None,
 ) -> pa.Table:
-    """Return the chosen files of batches, with their row counts where known."""
     found = []
     done = 0
     for (_, batch, _), own, start in zip(units, chosen, starts, strict=False):
@@ -534,18 +539,6 @@ def _select_files(
         if len(own):
             found.append(batch.select_files(own - start, row_counts))
     return pa.concat_tables(found) if found else PRUNED_FILE_SCHEMA.empty_table()
-
-
-def _count_deleted(
-    units: Sequence[Unit], chosen: Sequence[npt.NDArray[np.int64]], starts: npt.NDArray[np.int64]
-) -> pa.Array:
-    """Return the number of rows that deletion vectors delete in each of the chosen files."""
-    return pa.concat_arrays(
-        [
-            batch.count_deleted(pa.array(own - start))
-            for (_, batch, _), own, start in zip(units, chosen, starts, strict=False)
-        ]
-    )
 
 
 def _sum_sizes(sizes: pa.Array, keep: Bits) -> Sizes:

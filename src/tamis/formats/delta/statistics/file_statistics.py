@@ -36,6 +36,7 @@ from tamis.formats.delta.statistics.statistics_json import (
     WantedStatistics,
     parse_statistics,
 )
+from tamis.formats.source import decode_texts
 from tamis.parquet.footer.datetime_rebase import widen_legacy_bounds
 from tamis.skipping.metadata import ROW_COUNT, drop_inverted_bounds, metadata_name
 
@@ -149,7 +150,6 @@ def _extract_row_count(sources: Sequence[pa.StructArray]) -> pa.Int64Array:
 
 
 def _set_null_unless(condition: pa.BooleanArray, counts: pa.Array | pa.Scalar) -> pa.Array:
-    """Return the counts where a condition holds, null elsewhere."""
     return pc.if_else(condition, counts, pa.scalar(None, types.LONG))
 
 
@@ -307,7 +307,7 @@ def _to_table_type(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_date(target):
         return parse_dates(values) if types.is_text(source) else _cast_or_null(values, target)
     if types.is_text(target):
-        return _to_valid_strings(values) if types.is_text(source) else pa.nulls(len(values), target)
+        return decode_texts(values.cast(types.BINARY)) if types.is_text(source) else pa.nulls(len(values), target)
     if pa.types.is_floating(target):
         is_number = types.is_number(source) and not pa.types.is_decimal(source)
         return values.cast(target, safe=False) if is_number else pa.nulls(len(values), target)
@@ -352,22 +352,6 @@ def _to_timestamps(values: pa.Array, target: pa.TimestampType) -> pa.Array:
         counts = np.floor_divide(pc.fill_null(values.cast(types.LONG), 0).to_numpy(), 1000)
         return _set_null_where(pa.array(counts, types.LONG), values.is_null()).cast(target)
     return _cast_or_null(values.cast(pa.timestamp(source.unit)), types.TIMESTAMP_NTZ).cast(types.LONG).cast(target)
-
-
-def _to_valid_strings(values: pa.Array) -> pa.Array:
-    texts = values.cast(types.STRING)
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        return pa.array([_decode_or_none(each) for each in texts.cast(types.BINARY).to_pylist()], types.STRING)
-    return texts
-
-
-def _decode_or_none(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 # --- Truncation and rounding by writers ------------------------------------------------------------------------------

@@ -41,7 +41,6 @@ MIN_VALUES, MAX_VALUES, NULL_COUNT = "minValues", "maxValues", "nullCount"
 Path = tuple[str, ...]
 
 _BLOCK_BYTES = 4 << 20
-"""The number of bytes of JSON that one block holds."""
 _MIN_STRINGS_TO_COMPARE = 256
 """The layouts of strings are compared from this many strings on."""
 _MAX_LAYOUTS = 3
@@ -148,7 +147,12 @@ def _read_all(texts: pa.StringArray, wanted: WantedStatistics) -> pa.StructArray
     if found is not None:
         return found
     if len(texts) <= _ONE_BY_ONE:
-        return _read_one_by_one(texts.to_pylist(), wanted) if _is_utf8(texts) else _make_nulls(len(texts), wanted)
+        try:
+            texts.validate(full=True)
+        except pa.ArrowInvalid:  # not UTF-8
+            return _make_nulls(len(texts), wanted)
+        data_type = pa.struct(list(wanted.schema))
+        return pa.array([_read_one(text, data_type) for text in texts.to_pylist()], data_type)
     half = len(texts) // 2
     return pa.concat_arrays([_read_all(texts.slice(0, half), wanted), _read_all(texts.slice(half), wanted)])
 
@@ -182,24 +186,11 @@ def _get_values_buffer(texts: pa.StringArray) -> pa.Buffer:
     return values.slice(int(ends[0]), int(ends[1] - ends[0]))
 
 
-def _is_utf8(texts: pa.StringArray) -> bool:
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
 def _make_nulls(count: int, wanted: WantedStatistics) -> pa.StructArray:
     return pa.nulls(count, pa.struct(list(wanted.schema)))
 
 
 # --- One by one ------------------------------------------------------------------------------------------------------
-
-
-def _read_one_by_one(texts: Sequence[str], wanted: WantedStatistics) -> pa.StructArray:
-    data_type = pa.struct(list(wanted.schema))
-    return pa.array([_read_one(text, data_type) for text in texts], data_type)
 
 
 def _read_one(text: str, data_type: pa.StructType) -> dict[str, Any] | None:
@@ -216,16 +207,11 @@ def _read_one(text: str, data_type: pa.StructType) -> dict[str, Any] | None:
 
 
 def _convert(value: Any, data_type: pa.DataType, statistic: str) -> Any:
-    """Convert a JSON value to a type; None if it is not valid."""
     if not pa.types.is_struct(data_type):
         return _CONVERTERS[data_type.id](value, data_type, statistic)
     if not isinstance(value, dict):
         return None
     return {field.name: _convert(value.get(field.name), field.type, statistic) for field in data_type}
-
-
-def _to_boolean(value: Any, data_type: pa.DataType, statistic: str) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _to_integer(value: Any, data_type: pa.DataType, statistic: str) -> int | None:
@@ -282,7 +268,7 @@ def _to_string(value: Any, data_type: pa.DataType, statistic: str) -> str | None
 
 
 _CONVERTERS: dict[int, Callable[[Any, pa.DataType, str], Any]] = {
-    types.BOOLEAN.id: _to_boolean,
+    types.BOOLEAN.id: lambda value, data_type, statistic: value if isinstance(value, bool) else None,
     types.LONG.id: _to_integer,
     pa.float32().id: _to_float,
     types.DOUBLE.id: _to_float,
@@ -513,7 +499,7 @@ class _SameLayout:
     def keep_readable(self, number: int, data_type: pa.DataType) -> None:
         """Keep the strings in which a member's value looks like one of a type, or is null."""
         start, end = self._find_value(number)
-        is_null = self._is_null(start, end)
+        is_null = self._is_word(start, end, b"null")
         if pa.types.is_string(data_type):
             is_text = (self._bytes[start] == _QUOTE) & (self._bytes[end - 1] == _QUOTE) & (end - start > 1)
             self._keep(is_null | is_text)
@@ -525,7 +511,7 @@ class _SameLayout:
     def read_values(self, number: int, data_type: pa.DataType) -> pa.Array:
         """Return the values of a member; raise ArrowInvalid where one of them is not of the type."""
         start, end = self._find_value(number)
-        is_null = self._is_null(start, end)
+        is_null = self._is_word(start, end, b"null")
         if pa.types.is_boolean(data_type):
             return pa.array(self._is_word(start, end, b"true"), mask=is_null)
         is_text = pa.types.is_string(data_type)
@@ -548,9 +534,6 @@ class _SameLayout:
         buffers = [None, pa.py_buffer(offsets), self._buffer]
         both = pa.StringArray.from_buffers(2 * len(start) - 1, *buffers[1:])
         return both.take(pa.array(np.arange(0, 2 * len(start) - 1, 2)))
-
-    def _is_null(self, start: Positions, end: Positions) -> Bits:
-        return self._is_word(start, end, b"null")
 
     def _is_word(self, start: Positions, end: Positions, word: bytes) -> Bits:
         is_word: Bits = end - start == len(word)

@@ -3,7 +3,6 @@
 Reading order:
 
 - `deletes_index`     which delete files apply to which data files
-- `deleted_rows`      the positions of the deleted rows of a data file
+- `deleted_rows`      the positions of the deleted rows of a data file; equality delete files
 - `position_deletes`  position delete files and deletion vectors
-- `equality_deletes`  equality delete files
 """

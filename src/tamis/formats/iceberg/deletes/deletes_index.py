@@ -54,7 +54,6 @@ DELETES = pa.list_(pa.dictionary(pa.int32(), DELETE))
 """The deletes of a data file, dictionary-encoded: each delete is stored once for all files."""
 
 MAX_PAIRS_AT_ONCE = 4 * 1024 * 1024
-"""The largest number of pairs of a data file and a delete that are processed at a time."""
 
 _MAX_PAIRS = 2**31 - 1
 
@@ -264,7 +263,12 @@ def _match_position_deletes(
     if not len(chosen):
         return _Pairs(chosen, chosen)
     indices = pa.array(chosen)
-    low, high = (_decode_paths(deletes, f"{kind}:{PATH_ID}", indices) for kind in ("lower", "upper"))
+    low, high = (
+        decode_values(to_single_array(deletes[name]).take(indices), types.STRING)
+        if name in deletes.column_names
+        else pa.nulls(len(indices), types.STRING)
+        for name in (f"lower:{PATH_ID}", f"upper:{PATH_ID}")
+    )
     named = to_single_array(deletes["referenced"]).take(indices)
     # Truncated bounds differ, because the upper bound is rounded up.
     one = pc.if_else(pc.fill_null(pc.equal(low, high), False), low, pa.scalar(None, types.STRING))
@@ -277,12 +281,6 @@ def _match_position_deletes(
     indices = pa.array(others)
     within = _match_path_bounds(data, chosen[others], low.take(indices), high.take(indices), groups, max_pairs)
     return _Pairs.concatenate([by_path, *(_keep_no_newer(data, deletes, pairs) for pairs in within)])
-
-
-def _decode_paths(deletes: pa.Table, name: str, rows: pa.Array) -> pa.Array:
-    if name not in deletes.column_names:
-        return pa.nulls(len(rows), types.STRING)
-    return decode_values(to_single_array(deletes[name]).take(rows), types.STRING)
 
 
 def _match_path_bounds(
@@ -391,7 +389,9 @@ class BoundsOverlap:
         """Collect bounds; `chosen` are the indices of the equality deletes among the deletes."""
         every = to_single_array(deletes["equality_ids"])
         ids = pc.unique(every.take(pa.array(chosen)).flatten()).to_pylist()
-        comparable = [each for each in ids if each in columns and _has_useful_bounds(columns[each].type)]
+        # Bounds do not cover NaN.
+        kinds = {each: columns[each].type for each in ids if each in columns}
+        comparable = [each for each, kind in kinds.items() if types.is_ordered(kind) and not pa.types.is_floating(kind)]
         owners = pc.list_parent_indices(every).to_numpy()
         values = every.flatten().to_numpy(zero_copy_only=False)
         self._columns: list[tuple[Bits, _ColumnBounds, _ColumnBounds]] = []
@@ -433,11 +433,6 @@ class _ColumnBounds:
         is_disjoint &= self.has_bounds[rows] & other.has_bounds[of_other]
         is_disjoint &= ~(self.may_be_null[rows] & other.may_be_null[of_other])
         return is_disjoint
-
-
-def _has_useful_bounds(data_type: pa.DataType) -> bool:
-    # Bounds do not cover NaN.
-    return types.is_ordered(data_type) and not pa.types.is_floating(data_type)
 
 
 def _collect_bounds(

@@ -3,7 +3,6 @@
 Reading order:
 
 - `manifest_list`     the manifests of a snapshot
-- `manifest_pruning`  pruning of manifests by their partition summaries
 - `manifest_entries`  the entries of one manifest
 - `single_values`     the binary encoding of bounds
 """

@@ -11,9 +11,8 @@ the requested columns become columns: `lower:5`, `upper:5`, `nulls:5`, `nans:5`,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +28,6 @@ DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
 _CONTENTS = pa.array([DATA, POSITION_DELETES, EQUALITY_DELETES], pa.int8())
 _ADDED, _DELETED = 1, 2
 PUFFIN = "puffin"
-"""The file format of deletion vectors."""
 
 ENTRIES = pa.schema(
     [
@@ -106,10 +104,18 @@ def read_manifest(
     """
     content = read_file_bytes(storage, path)
     file = open_avro(content, storage.format_path(path))
-    _check_spec(file, spec_id)
+    own = file.text("partition-spec-id")
+    if spec_id is not None and own is not None and own != str(spec_id):
+        raise make_corrupt_snapshot_error(
+            f"'{file.location}' was written with the partition spec {own}, but the manifest list says {spec_id}: "
+            "its partition values cannot be read"
+        )
     has_statistics = bool(statistics) or of_compared
     maps = {name: map_id for name, map_id in STATISTICS.items() if has_statistics and (with_nans or name != "nans")}
-    read, schema = file.read_fields(_make_field_test(maps.values()))
+    names = _ENTRY_NAMES | _FILE_NAMES
+    # These maps, and none of the other large ones.
+    ids = set(names.values()) - (set(STATISTICS.values()) - set(maps.values()))
+    read, schema = file.read_fields(lambda field: field.get("field-id", names.get(field["name"])) in ids)
     entries = Fields.of_table(read, schema, file.location, _ENTRY_NAMES)
     data = entries.get_struct(2, _FILE_NAMES)
     partition = data.get_struct(102, _read_partition_ids(file))
@@ -158,13 +164,6 @@ def read_manifest(
     return Entries(files, tuples, is_length_wrong)
 
 
-def _make_field_test(maps: Collection[int]) -> Callable[[Mapping[str, Any]], bool]:
-    """Return the test which fields are read: these maps, and none of the other large ones."""
-    names = _ENTRY_NAMES | _FILE_NAMES
-    ids = set(names.values()) - (set(STATISTICS.values()) - set(maps))
-    return lambda field: field.get("field-id", names.get(field["name"])) in ids
-
-
 def _read_partition_ids(file: AvroFile) -> dict[str, int]:
     """Return partition field ids by name, for writers that omit ids in partition tuples."""
     try:
@@ -172,15 +171,6 @@ def _read_partition_ids(file: AvroFile) -> dict[str, int]:
         return {str(each["name"]): int(each["field-id"]) for each in given}
     except (ValueError, TypeError, KeyError):
         return {}  # optional: a mismatch is an error when tuples are compared with their spec
-
-
-def _check_spec(file: AvroFile, spec_id: int | None) -> None:
-    own = file.text("partition-spec-id")
-    if spec_id is not None and own is not None and own != str(spec_id):
-        raise make_corrupt_snapshot_error(
-            f"'{file.location}' was written with the partition spec {own}, but the manifest list says {spec_id}: "
-            "its partition values cannot be read"
-        )
 
 
 def _check_complete(recorded: int, size: int, recorded_live: int | None, live: int, location: str) -> None:

@@ -34,7 +34,6 @@ SUMMARY = pa.struct(
         ("upper_bound", types.BINARY),
     ]
 )
-"""The summary of one partition field over all files of a manifest."""
 
 MANIFESTS = pa.schema(
     [
@@ -194,7 +193,6 @@ class Fields:
     """The fields of a record, as columns."""
 
     columns: Mapping[int, pa.Array]
-    """The columns by field id."""
     schemas: Mapping[int, Any]
     rows: int
     location: str

@@ -27,10 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
+from tamis.expr.datetime_text import SECONDS_PER_DAY
+from tamis.formats.files.data_files import DECIMAL_BYTES, extend_signs
+from tamis.formats.source import decode_texts
 from tamis.types import UNITS_PER_SECOND
 
-SECONDS_PER_DAY = 86_400
-_LONGEST_DECIMAL = 16
 _UNSCALED = pa.decimal128(38, 0)
 
 Bytes = npt.NDArray[np.uint8]
@@ -41,7 +42,7 @@ def decode_values(values: pa.Array, data_type: pa.DataType) -> pa.Array:
     """Decode binary values of a type; invalid ones become null."""
     values = values.cast(types.BINARY)
     if types.is_text(data_type):
-        return _decode_texts(values)
+        return decode_texts(values)
     if pa.types.is_fixed_size_binary(data_type):
         return _decode_fixed(values, data_type.byte_width)
     if types.is_bytes(data_type):
@@ -127,35 +128,13 @@ def _decode_timestamps(raw: _Raw, data_type: pa.TimestampType) -> pa.Array:
 
 
 def _decode_decimals(raw: _Raw, data_type: pa.Decimal128Type) -> pa.Array:
-    """Decode big-endian bytes of any length, by sign extension."""
-    is_known = (raw.lengths >= 1) & (raw.lengths <= _LONGEST_DECIMAL)
-    filled = np.zeros((len(is_known), _LONGEST_DECIMAL), np.uint8)
-    for length in np.unique(raw.lengths[is_known]).tolist():
-        own = raw.lengths == length
-        given = raw.bytes(own, length)
-        filled[own, _LONGEST_DECIMAL - length :] = given
-        filled[own, : _LONGEST_DECIMAL - length] = np.where(given[:, :1] >= 0x80, 0xFF, 0)
-    content = pa.py_buffer(np.ascontiguousarray(filled[:, ::-1]))
+    is_known = (raw.lengths >= 1) & (raw.lengths <= DECIMAL_BYTES)
+    content = pa.py_buffer(extend_signs(raw.content, raw.starts, raw.lengths))
     unscaled = pa.Array.from_buffers(_UNSCALED, len(is_known), [None, content])
     largest = pa.scalar(Decimal(10**data_type.precision - 1), _UNSCALED)
     fits = np.asarray(pc.less_equal(pc.abs(unscaled), largest))
     mask = pa.array(is_known & fits).buffers()[1]
     return pa.Array.from_buffers(data_type, len(is_known), [mask, content])
-
-
-def _decode_texts(values: pa.BinaryArray) -> pa.Array:
-    try:
-        return values.cast(types.STRING)
-    except pa.ArrowInvalid:
-        # Some values are not UTF-8, which is so rare that decoding one by one is fast enough.
-        return pa.array([_decode_text(each) for each in values.to_pylist()], types.STRING)
-
-
-def _decode_text(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _decode_fixed(values: pa.BinaryArray, width: int) -> pa.Array:

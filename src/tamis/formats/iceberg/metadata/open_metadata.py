@@ -16,7 +16,7 @@ from functools import partial
 from tamis.errors import CorruptFile, MissingFile, TableNotFound, UnsupportedFeature
 from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.formats.iceberg.metadata.table_metadata import Metadata, parse_metadata
-from tamis.io.listing import Listing, list_directory
+from tamis.io.listing import list_directory
 from tamis.io.location import Location
 from tamis.io.other_stores import with_other_stores
 from tamis.io.ranges import RangedFile
@@ -86,7 +86,6 @@ def _make_opened(
 
 
 def _read_newest(storage: Storage) -> Metadata:
-    """Read the newest metadata of a folder."""
     folder = f"{storage.root.rstrip('/')}/{FOLDER}"
     try:
         listing = list_directory(storage, folder)
@@ -99,7 +98,13 @@ def _read_newest(storage: Storage) -> Metadata:
     hinted_path = _find_hinted(storage, names)
     if hinted_path is not None:
         return _read_metadata(storage, hinted_path)
-    numbered = _find_by_version(listing)
+    modified = zip(listing.file_paths.to_pylist(), listing.file_modified_ns.to_pylist(), strict=True)
+    versions = [
+        (int(match[1]), modified_ns or 0, path)
+        for path, modified_ns in modified
+        if (match := _METADATA_FILE.fullmatch(path.rsplit("/", 1)[-1])) is not None
+    ]
+    numbered = max(versions)[2] if versions else None
     others = [
         path
         for name, path in names.items()
@@ -139,8 +144,7 @@ def _find_by_content(storage: Storage, paths: Sequence[str]) -> Metadata:
         if _get_update_order(other) == _get_update_order(newest) and other.table != newest.table:
             raise CorruptFile(
                 f"'{other.file_location}' and '{newest.file_location}' were updated at the same time, and neither "
-                "name contains a "
-                f"version: {advice}"
+                f"name contains a version: {advice}"
             )
     note = f"the metadata file '{name}' was found by its suffix" + (
         f", and is the most recently updated of {len(found)}" if len(found) > 1 else ""
@@ -170,15 +174,6 @@ def _find_hinted(storage: Storage, names: Mapping[str, str]) -> str | None:
 
 def _list_spellings(start: str) -> list[str]:
     return [start, *(f"{start}{ending}" for ending in _ENDINGS)]
-
-
-def _find_by_version(listing: Listing) -> str | None:
-    found = [
-        (int(match[1]), modified or 0, path)
-        for path, modified in zip(listing.file_paths.to_pylist(), listing.file_modified_ns.to_pylist(), strict=True)
-        if (match := _METADATA_FILE.fullmatch(path.rsplit("/", 1)[-1])) is not None
-    ]
-    return max(found)[2] if found else None
 
 
 def _open_file(storage: Storage, path: str, allow_outside: bool) -> OpenedTable:

@@ -146,7 +146,9 @@ class Relocation:
                     "table from the folder that this path is relative to"
                 )
             return path.as_posix()
-        if self._is_in_same_store(given) or (self.allow_outside and given.scheme == self._opened.scheme):
+        is_local = given.scheme == FILE_SCHEME
+        is_same_bucket = is_local or given.path.split("/")[0] == self._opened.path.split("/")[0]
+        if given.scheme == self._opened.scheme and (is_same_bucket or self.allow_outside):
             root = self.storage.root.rstrip("/")
             # A location starts with its host or bucket, which the paths of some file systems omit.
             host = self._opened.path.removesuffix(root)
@@ -158,11 +160,6 @@ class Relocation:
                 "with allow_outside=True"
             )
         return f"{given.scheme}://{given.path}"
-
-    def _is_in_same_store(self, given: Location) -> bool:
-        if given.scheme != self._opened.scheme:
-            return False
-        return given.scheme == FILE_SCHEME or given.path.split("/")[0] == self._opened.path.split("/")[0]
 
     def describe_outside_files(self, paths: pa.Array) -> str | None:
         """Return a note about files outside the table's folder, or None."""

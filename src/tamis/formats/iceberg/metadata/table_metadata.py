@@ -25,7 +25,6 @@ from tamis.skipping.transforms import UNKNOWN, Transform
 FORMAT_VERSIONS = (1, 2, 3)
 
 _MAX_BYTES = 2**30
-"""The largest decompressed size of a metadata file."""
 
 _GZIP = b"\x1f\x8b"
 
@@ -40,11 +39,9 @@ class Metadata:
 
     table: TableMetadata
     file_location: str
-    """The location of the metadata file, for messages."""
     embedded_manifests: Mapping[int, tuple[str, ...]]
     """The manifests of snapshots that list them directly, as format version 1 allows, by snapshot id."""
     schemas: Mapping[int, Mapping[str, Any]]
-    """The schemas as JSON, by schema id."""
     encrypted_snapshots: frozenset[int] = frozenset()
     """The ids of snapshots whose manifest lists are encrypted."""
     sort_fields: tuple[tuple[int, str], ...] = ()
@@ -125,7 +122,6 @@ def _read_sort_fields(given: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
 
 
 def _read_snapshots(given: Mapping[str, Any], location: str) -> dict[int, dict[str, Any]]:
-    """Return the snapshots by id."""
     found = given.get("snapshots") or []
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise make_corrupt_metadata_error(
@@ -141,7 +137,6 @@ def _read_snapshots(given: Mapping[str, Any], location: str) -> dict[int, dict[s
 
 
 def _read_schemas(given: Mapping[str, Any], location: str) -> dict[int, Mapping[str, Any]]:
-    """Return the schemas as JSON, by schema id."""
     listed = given.get("schemas") or [given.get("schema")]
     found: dict[int, Mapping[str, Any]] = {}
     for each in listed if isinstance(listed, list) else (None,):
@@ -223,16 +218,12 @@ def _simplify_specs(given: Any) -> None:
         elif isinstance(each, dict) and "fields" in each:
             pending.append(each["fields"])
         elif isinstance(each, dict):
-            _simplify_field(each)
-
-
-def _simplify_field(field: dict[str, Any]) -> None:
-    transform, sources = field.get("transform"), field.get("source-ids")
-    many_sources = sources if isinstance(sources, list) and len(sources) > 1 else None
-    if many_sources is not None:
-        field.setdefault("source-id", many_sources[0])
-    if many_sources is not None or (isinstance(transform, str) and Transform.parse(transform).kind == UNKNOWN):
-        field["transform"] = UNKNOWN
+            transform, sources = each.get("transform"), each.get("source-ids")
+            many_sources = sources if isinstance(sources, list) and len(sources) > 1 else None
+            if many_sources is not None:
+                each.setdefault("source-id", many_sources[0])
+            if many_sources is not None or (isinstance(transform, str) and Transform.parse(transform).kind == UNKNOWN):
+                each["transform"] = UNKNOWN
 
 
 # --- Snapshots ------------------------------------------------------------------------------------------------------

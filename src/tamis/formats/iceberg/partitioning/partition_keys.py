@@ -96,7 +96,6 @@ class PartitionTexts:
     distinct: pa.MapArray
     """Maps from partition field names to text; null if the meaning of a value is unknown."""
     indices: pa.Array
-    """The index of each file's tuple."""
 
     @staticmethod
     def of(spec: Spec, values: Mapping[int, pa.Array], keys: pa.Array) -> PartitionTexts:

@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 
 from tamis import types
 from tamis.errors import AmbiguousColumn
+from tamis.expr.datetime_text import SECONDS_PER_DAY
 from tamis.expr.nodes import Column
 from tamis.expr.wire.partition_filter import PartitionFilter, resolve_column
 from tamis.formats.constants import make_absent_values
 from tamis.formats.errors import make_corrupt_snapshot_error
-from tamis.formats.iceberg.manifests.single_values import SECONDS_PER_DAY, decode_values
+from tamis.formats.iceberg.manifests.single_values import decode_values
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.transforms import Transform
 from tamis.types import UNITS_PER_SECOND, is_bytes, is_text
@@ -207,21 +208,14 @@ def make_specs(
     given: Sequence[Mapping[str, Any]], columns: Mapping[int, Column], former: Mapping[int, Column] | None = None
 ) -> dict[int, Spec]:
     """Create the specs of a layout; `columns` and the dropped columns `former` are given by field id."""
-    return {
-        each["spec_id"]: Spec(
-            each["spec_id"],
-            tuple(_make_field(field, columns, former or {}) for field in each["fields"]),
+
+    def make_field(each: Mapping[str, Any]) -> PartitionField:
+        transform, source = Transform.parse(each["transform"]), each["source_id"]
+        return PartitionField(
+            each["field_id"], each["name"], transform, columns.get(source), (former or {}).get(source)
         )
-        for each in given
-    }
 
-
-def _make_field(
-    given: Mapping[str, Any], columns: Mapping[int, Column], former: Mapping[int, Column]
-) -> PartitionField:
-    transform = Transform.parse(given["transform"])
-    source = given["source_id"]
-    return PartitionField(given["field_id"], given["name"], transform, columns.get(source), former.get(source))
+    return {each["spec_id"]: Spec(each["spec_id"], tuple(map(make_field, each["fields"]))) for each in given}
 
 
 def find_field_chain(schemas: Iterable[Mapping[str, Any]], field_id: int) -> list[Mapping[str, Any]] | None:
@@ -272,7 +266,7 @@ def _convert_values(values: pa.Array, result: pa.DataType, location: str, name: 
     source = values.type
     if is_of_unknown_type(values):
         return pa.nulls(len(values), result)
-    if pa.types.is_integer(source) and _is_integer_based(result):
+    if pa.types.is_integer(source) and (pa.types.is_integer(result) or pa.types.is_temporal(result)):
         return _convert_integers(values, result)
     if pa.types.is_floating(source) and pa.types.is_floating(result) and source.bit_width <= result.bit_width:
         return values.cast(result)
@@ -286,10 +280,6 @@ def _convert_values(values: pa.Array, result: pa.DataType, location: str, name: 
         f"{location} has partition values of the type {source} in '{name}', expected {types.type_name(result)}: "
         "they are incompatible with its partition spec"
     )
-
-
-def _is_integer_based(result: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(result) or pa.types.is_temporal(result))
 
 
 def _convert_integers(values: pa.Array, result: pa.DataType) -> pa.Array:

@@ -32,9 +32,7 @@ class Layout:
     """The columns and the partition specs of a table."""
 
     schema: Mapping[str, Any]
-    """The schema as JSON of the metadata file."""
     specs_json: Sequence[Mapping[str, Any]]
-    """The partition specs as JSON of the metadata file."""
     former: Sequence[Mapping[str, Any]] = ()
     """Dropped columns that are partition sources, each from the newest schema that has it."""
 

@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import CorruptFile, TableError, TamisError
+from tamis.errors import CorruptFile, TamisError
 from tamis.expr.nodes import Column, find_columns
 from tamis.formats.constants import make_absent_type, make_absent_values, name_absent, name_partition
 from tamis.formats.errors import make_corrupt_snapshot_error
-from tamis.formats.file_funnel import FileMetrics, Outcomes, PrunedFiles, Sizes
+from tamis.formats.file_funnel import Bits, FileMetrics, Outcomes, PrunedFiles, Sizes, mark_data_conjuncts
 from tamis.formats.iceberg.manifests.manifest_entries import Entries, read_manifest
-from tamis.formats.iceberg.manifests.manifest_pruning import explain_unused_conjuncts, get_spec
 from tamis.formats.iceberg.partitioning.partition_bounds import (
     Metadata,
     compute_partition_bounds,
+    compute_summary_bounds,
     decode_bounds,
     read_counts,
     tighten_bounds,
@@ -42,9 +42,111 @@ from tamis.formats.source import to_single_array
 from tamis.io.storage import Storage
 from tamis.parquet.footer.leaves import FieldPath
 from tamis.skipping.metadata import ROW_COUNT, make_constant_bounds, metadata_name
+from tamis.skipping.metrics import LevelReport, merge_outcomes
 from tamis.skipping.predicate import get_partition_name
-from tamis.skipping.prune import prune
+from tamis.skipping.prune import ConjunctOutcome, prune
 from tamis.skipping.rewrite import Conjunct
+
+# --- Pruning manifests by the partition field summaries in the manifest list, before any manifest is read -------------
+
+
+_NOTHING = Sizes()
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestMetrics:
+    """The pruning metrics of manifests."""
+
+    total: Sizes = _NOTHING
+    kept: Sizes = _NOTHING
+    skipped_files: int = 0
+    """The number of files in the skipped manifests, as far as the manifest list records it."""
+    outcomes: Outcomes = ()
+    outcomes_in_files: Outcomes = ()
+    """`outcomes`, counted in files instead of manifests."""
+
+    def __add__(self, other: ManifestMetrics) -> ManifestMetrics:
+        return ManifestMetrics(
+            self.total + other.total,
+            self.kept + other.kept,
+            self.skipped_files + other.skipped_files,
+            merge_outcomes(self.outcomes, other.outcomes),
+            merge_outcomes(self.outcomes_in_files, other.outcomes_in_files),
+        )
+
+    def describe(self, notes: Sequence[str | None]) -> LevelReport:
+        """Return the report of the level of manifests."""
+        sizes = (self.total.files, self.kept.files, self.total.bytes, self.kept.bytes)
+        return LevelReport("manifests", *sizes, self.outcomes, "; ".join(filter(None, notes)) or None)
+
+
+@dataclass(frozen=True)
+class KeptManifests:
+    """The kept and the skipped manifests, and the metrics of all."""
+
+    table: pa.Table
+    metrics: ManifestMetrics
+    skipped: pa.Table
+
+
+def prune_manifests(manifests: pa.Table, request: Request, location: str) -> KeptManifests:
+    """Return the manifests that may hold a file with a matching row, each evaluated under its own partition spec."""
+    total = Sizes.of(manifests["length"])
+    if not request.by_manifests or not request.predicate.conjuncts or not manifests.num_rows:
+        return KeptManifests(manifests, ManifestMetrics(total, total), manifests.slice(0, 0))
+    keep = np.ones(manifests.num_rows, bool)
+    spec_ids = manifests["spec_id"].to_numpy()
+    metrics = ManifestMetrics()
+    for spec_id in np.unique(spec_ids).tolist():
+        own = np.flatnonzero(spec_ids == spec_id)
+        selection, found = _prune_under_spec(
+            manifests.take(pa.array(own)), get_spec(request.layout.specs, spec_id, location), request
+        )
+        keep[own] = selection
+        metrics += found
+    return KeptManifests(manifests.filter(pa.array(keep)), metrics, manifests.filter(pa.array(~keep)))
+
+
+def get_spec(specs: Mapping[int, Spec], spec_id: int, location: str) -> Spec:
+    """Return the partition spec with an id."""
+    found = specs.get(spec_id)
+    if found is None:
+        raise make_corrupt_snapshot_error(
+            f"{location} was written with the partition spec {spec_id}, which the table metadata lacks"
+        )
+    return found
+
+
+def _prune_under_spec(manifests: pa.Table, spec: Spec, request: Request) -> tuple[Bits, ManifestMetrics]:
+    summaries = manifests["summaries"].combine_chunks()
+    units = pa.record_batch(compute_summary_bounds(spec, summaries))
+    conjuncts = request.get_conjuncts(spec)
+    pruned = prune(units, conjuncts, handler=request.predicate.handler, with_matches=False)
+    selection = np.asarray(pruned.selection)
+    outcomes = explain_unused_conjuncts(pruned.outcomes, spec, request)
+    counts = pc.fill_null(manifests["files"], 0).to_numpy()
+    in_files = tuple(
+        ConjunctOutcome(outcome.predicate, int(counts[np.asarray(skipped)].sum()), None) if outcome.skipped else outcome
+        for outcome, skipped in zip(outcomes, pruned.skipped_by, strict=True)
+    )
+    lengths = manifests["length"]
+    return selection, ManifestMetrics(
+        Sizes.of(lengths),
+        Sizes.of(lengths.filter(pa.array(selection))),
+        int(counts[~selection].sum()),
+        outcomes,
+        in_files,
+    )
+
+
+def explain_unused_conjuncts(outcomes: Outcomes, spec: Spec, request: Request) -> Outcomes:
+    """Return the outcomes, with a reason for the conjuncts that refer to no partition source column."""
+    own = {field.source.path for field in spec.prunable_fields if field.source is not None}
+    own.update(column.path for column in request.predicate.partition_texts)
+    return mark_data_conjuncts(outcomes, request.predicate.conjuncts, own)
+
+
+# --- Pruning the data files of manifests: by partition values, then by statistics, one partition spec at a time -------
 
 MAX_FILES_PER_GROUP = 16 * 1024
 """The largest number of files in a group, unless one manifest has more: small arrays have a high overhead."""
@@ -201,7 +303,16 @@ class FilePruner:
             rows = to_single_array(files["record_count"])
             for name, values in compute_statistics_bounds(files, self._request.statistics_ids, rows).items():
                 found = found.append_column(STATISTICS_PREFIX + name, values)
-        return PrunedFiles(found, matched, metrics, _find_unreadable(spec, given, chosen))
+        return PrunedFiles(
+            found,
+            matched,
+            metrics,
+            {
+                column.path[0]: _make_value_error(column, given.location)
+                for field, column in spec.identity
+                if field.field_id in given.wrong and np.asarray(given.wrong[field.field_id])[chosen].any()
+            },
+        )
 
     def _drop_unconfirmed(
         self, spec: Spec, files: pa.Table, conjuncts: Sequence[Conjunct], matched: npt.NDArray[np.bool_]
@@ -275,15 +386,6 @@ def _make_value_error(column: Column, location: str) -> CorruptFile:
         f"'{location}' has a partition value of column {column.name!r} that is not a valid {kind}. Queries that do not "
         "need the column still work"
     )
-
-
-def _find_unreadable(spec: Spec, given: PartitionedFiles, files: npt.NDArray[np.int64]) -> dict[str, TableError]:
-    """Return the identity columns whose partition value is invalid in some of the files, each with its error."""
-    return {
-        column.path[0]: _make_value_error(column, given.location)
-        for field, column in spec.identity
-        if field.field_id in given.wrong and np.asarray(given.wrong[field.field_id])[files].any()
-    }
 
 
 def read_entries(

@@ -40,7 +40,6 @@ from tamis.formats.iceberg.deletes.deletes_index import DELETES as ASSIGNED
 from tamis.formats.iceberg.deletes.deletes_index import assign_deletes
 from tamis.formats.iceberg.deletes.position_deletes import PATH_ID
 from tamis.formats.iceberg.manifests.manifest_list import DATA, DELETES, ManifestList
-from tamis.formats.iceberg.manifests.manifest_pruning import KeptManifests, get_spec, prune_manifests
 from tamis.formats.iceberg.metadata.relocation import Relocation
 from tamis.formats.iceberg.partitioning.partition_bounds import (
     compute_partition_bounds,
@@ -54,11 +53,14 @@ from tamis.formats.iceberg.planning.manifest_files import (
     STATISTICS_PREFIX,
     WRONG_LENGTHS,
     FilePruner,
+    KeptManifests,
     Manifest,
     compute_statistics_bounds,
+    get_spec,
     group_manifests,
     join_entries,
     make_file_schema,
+    prune_manifests,
     read_entries,
 )
 from tamis.formats.jobs import Arguments, Engine, Item, Job, Planning, storage_to_arguments
@@ -158,7 +160,6 @@ def _prune_manifests(
 
 
 def _add_deletes(files: pa.Table, deletes: pa.Table, layout: Layout, relocation: Relocation) -> pa.Table:
-    """Return data files with their deletes, and with their row counts after deletes."""
     paths = relocation.resolve_all(deletes["location"])
     sizes = relocation.look_up_sizes(paths, to_single_array(deletes["size"]))
     assigned = assign_deletes(
@@ -282,15 +283,13 @@ def make_listing(
     listed = pa.table(dict(columns))
     notes = [each for each in (note, relocation.describe_outside_files(paths)) if each is not None]
     rows = to_single_array(files[LOGICAL_ROWS])
-    described = tuple(_add_notes(level, notes) for level in levels)
+    described = tuple(
+        replace(level, note="; ".join([level.note, *notes] if level.note else notes))
+        if notes and level.level == "manifests"
+        else level
+        for level in levels
+    )
     return FileListing(listed, described, rows, found.matched, found.unreadable)
-
-
-def _add_notes(level: LevelReport, notes: Sequence[str]) -> LevelReport:
-    """Add notes to the level of manifests."""
-    if not notes or level.level != "manifests":
-        return level
-    return replace(level, note="; ".join([*([level.note] if level.note else []), *notes]))
 
 
 # --- Reading and pruning manifests on an engine's executors: the task function and its result -------------------------
@@ -313,9 +312,12 @@ def prune_on_engine(
     what = f"read {format_count(sum(map(len, groups)), 'manifest')} of {name}"
     nothing = FilePruner(request, compared).make_empty()
     job = Job(FUNCTION, arguments, make_result_schema(nothing), what, storage.counters)
+    return prune_in_executors(engine, job, _make_items(groups), nothing)
+
+
+def _make_items(groups: Sequence[Sequence[Manifest]]) -> list[Item]:
     sizes = [sum(max(each.length, 0) for each in group) for group in groups]
-    items = [Item.from_json([astuple(each) for each in group], size) for group, size in zip(groups, sizes, strict=True)]
-    return prune_in_executors(engine, job, items, nothing)
+    return [Item.from_json([astuple(each) for each in group], size) for group, size in zip(groups, sizes, strict=True)]
 
 
 def prune_manifest_group(arguments: Arguments, item: bytes) -> Iterator[pa.RecordBatch]:
@@ -356,9 +358,8 @@ def plan_listing_job(
         "recorded_location": relocation.recorded_location,
         "allow_outside": relocation.allow_outside,
     }
-    sizes = [sum(max(each.length, 0) for each in group) for group in groups]
-    items = [Item.from_json([astuple(each) for each in group], size) for group, size in zip(groups, sizes, strict=True)]
-    return ListingJob(LIST_FUNCTION, arguments, items, f"list {format_count(data.num_rows, 'manifest')} of {name}")
+    what = f"list {format_count(data.num_rows, 'manifest')} of {name}"
+    return ListingJob(LIST_FUNCTION, arguments, _make_items(groups), what)
 
 
 def list_manifest_group(arguments: Arguments, item: bytes) -> Iterator[FileListing]:
@@ -427,7 +428,7 @@ class IcebergFileRows:
         return FileRowsJob(
             FILES_FUNCTION,
             {"table": self.layout.to_json(), "has_deletes": has_deletes},
-            [Item.from_json([astuple(each) for each in own], sum(each.length for each in own)) for own in groups],
+            _make_items(groups),
             f"read the manifests of {self.name} in {format_count(len(groups), 'part')}",
         )
 
