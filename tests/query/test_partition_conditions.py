@@ -195,6 +195,32 @@ def test_a_parameter_is_a_partition_filter(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
+    "wanted",
+    [
+        PartitionFilter.and_(),
+        PartitionFilter.or_(),
+        PartitionFilter.neq("month", "02"),
+        ~PartitionFilter.gt("MONTH", "01"),
+        PartitionFilter.gte("month", "2").with_type("long"),
+        PartitionFilter.in_("month", ["01", "9"]) | PartitionFilter.is_null("month"),
+        PartitionFilter.is_not_null("month") & ~PartitionFilter.eq("month", "10"),
+    ],
+)
+def test_list_functions_keep_the_files_that_scans_keep(path: Path, wanted: PartitionFilter) -> None:
+    table = tamis.open(path)
+    match table.format:
+        case "delta":
+            listed = tamis.delta.list_files(path, wanted)
+        case "iceberg":
+            listed = tamis.iceberg.list_files(path, wanted)
+        case _:
+            listed = tamis.hive.list_partition_files(path, "", wanted)
+    planned = table.scan(wanted).plan("files").files
+    names = [sorted(each.rpartition("/")[2] for each in found["path"].to_pylist()) for found in (listed, planned)]
+    assert names[0] == names[1]
+
+
+@pytest.mark.parametrize(
     ("rows", "expected"),
     [
         (PartitionFilter.eq("month", "10"), [2, 6, 10]),
