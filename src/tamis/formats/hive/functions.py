@@ -151,17 +151,18 @@ def _list_others(
         raise MissingFile(
             f"'{storage.uri}' has no directory {prefix!r}: expected directories of {', '.join(columns) or 'no column'}"
         )
+    nothing = make_file_table([]), pa.array([], types.STRING)
+    if prefix.endswith("/"):
+        return nothing
     *above, (column, start) = given.items()
     text = Call("partition_text", (Literal(column, types.STRING),))
     begins: Expr = Call("startswith", (text, Literal(start, types.STRING)))
     if start is not None and HIVE_NULL.startswith(start):
         begins = or_(begins, Call("is_null", (text,)))
     try:
-        if prefix.endswith("/"):
-            begins = FALSE
         return _list_files(storage, prefix.rpartition("/")[0], dict(above), filter, begins)
     except (MissingFile, TableNotFound):
-        return make_file_table([]), pa.array([], types.STRING)
+        return nothing
 
 
 def _list_files(
@@ -178,7 +179,8 @@ def _list_files(
         layout = HiveLayout.discover_below(tree, path)
     except TableNotFound:
         return _find_single_file(storage), pa.array(["{}"])
-    if given and not any(map(len, (tree.list([path])[0].directory_paths, tree.list([path])[0].file_paths))):
+    listing = tree.list([path])[0]
+    if given and not len(listing.directory_paths) and not len(listing.file_paths):
         # Object stores have no directories, so any may be listed.
         raise MissingFile(f"no directory {directory!r} in '{storage.uri}'")
     if _is_decided(filter, given):
