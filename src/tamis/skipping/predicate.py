@@ -116,15 +116,22 @@ class Predicate:
     def implied(self) -> Mapping[str, str]:
         """The conditions that are part of no conjunct, as they were written, with the reason: others imply them."""
         used = {number for numbers in self._sources.values() for number in numbers}
-        others = {self._format_conditions([number]): each.bound for number, each in enumerate(self.conditions)
-                  if number not in used and find_columns(each.bound)}  # fmt: skip
-        return {text: f"{IMPLIED_BY} {reason}" for text, bound in others.items()
-                if text not in self.labels.values() and (reason := self._find_implying(bound))}  # fmt: skip
+        others = [number for number in range(len(self.conditions)) if number not in used]
+        # Only comparisons of a column imply others, so that deep conditions cost nothing here.
+        calls = (each for each in split_conjuncts(self.expr) if others and isinstance(each, Call))
+        leaves = [each for each in calls if any(isinstance(arg, Column) for arg in each.args)]
+        shown = set(self.labels.values())
+        found: dict[str, str] = {}
+        for number in others:
+            text, bound = self._format_conditions([number]), self.conditions[number].bound
+            if text not in shown and (reason := self._find_implying(bound, leaves)):
+                found[text] = f"{IMPLIED_BY} {reason}"
+        return found
 
-    def _find_implying(self, bound: Expr) -> str:
-        """Return the written text of the conjuncts that imply a condition; empty if it is always TRUE."""
+    def _find_implying(self, bound: Expr, leaves: Sequence[Expr]) -> str:
+        """Return the written text of the conjuncts that imply a condition; empty if there are none."""
         mentioned = set(find_columns(bound))
-        near = [each for each in split_conjuncts(self.expr) if mentioned & set(find_columns(each))]
+        near = [each for each in leaves if mentioned & set(find_columns(each))][:10]
         single = [each for each in near if normalise(and_(each, bound)) == each]
         texts = (self.labels[to_display_sql(each, as_written=False)] for each in single[:1] or near)
         return " AND ".join(dict.fromkeys(texts))
