@@ -28,6 +28,7 @@ from tamis.parquet import (
     TriState,
 )
 from tamis.parquet.pruner import open_file
+from tamis.skipping.handler import ArrowExpressionHandler
 
 ROWS = 4_000
 ROWS_PER_GROUP = 1_000
@@ -604,3 +605,30 @@ def test_filters_in_the_file_are_read_in_one_round_for_all_row_groups(
 def test_errors_are_tamis_errors(file: Path) -> None:
     with pytest.raises(TamisError):
         asyncio.run(PruneRequest(file).with_predicate("nope = 1").prune_async())
+
+
+class CountingHandler(ArrowExpressionHandler):
+    """Arrow's handler, which counts what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Any] = []
+
+    def predicate_evaluator(self, schema: pa.Schema, predicate: Any) -> Any:
+        self.asked.append(predicate)
+        return super().predicate_evaluator(schema, predicate)
+
+
+def test_a_handler_evaluates_every_level_and_answer(file: Path) -> None:
+    handler, expected = CountingHandler(), PruneRequest(file, predicate="id < 1500 AND kind = 'k10'").prune()
+    for result in (
+        PruneRequest(file, predicate="id < 1500 AND kind = 'k10'", handler=handler).prune(),
+        Pruner(pq.read_schema(file), "id < 1500 AND kind = 'k10'", handler=handler).prune(file),
+    ):
+        assert result.row_selection == expected.row_selection
+        asked = len(handler.asked)
+        assert asked > 0
+        assert result.conjunct_answers == expected.conjunct_answers
+        assert len(handler.asked) > asked
+    with pytest.raises(InvalidArgument, match="handler must be an ExpressionHandler"):
+        PruneRequest(file, predicate="id < 5", handler=5).prune()  # type: ignore[arg-type]

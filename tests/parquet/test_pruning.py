@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import tamis
 from tamis import PartitionFilter, Tuning, col
 from tamis.errors import CorruptFile, InvalidArgument, TableNotFound, TypeMismatch, UnknownColumn
 from tamis.io.ranges import RangedFile
@@ -52,8 +53,10 @@ def file(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def make_request(file: Path, where: object) -> PruneRequest:
-    return PruneRequest(file).with_predicate(where).enable_page_index().enable_bloom_filter().enable_dictionary()
+def make_request(file: Path, where: object, schema: pa.Schema | None = None) -> PruneRequest:
+    return (
+        PruneRequest(file, schema).with_predicate(where).enable_page_index().enable_bloom_filter().enable_dictionary()
+    )
 
 
 def list_positions(result: PruneResult) -> list[int]:
@@ -211,17 +214,37 @@ def test_an_invalid_file_is_an_error(tmp_path: Path) -> None:
         make_request(tmp_path / "missing.parquet", "id = 1").prune()
 
 
-def test_a_partition_filter_compares_texts_and_a_column_that_the_file_lacks_is_an_error(file: Path) -> None:
-    def count(filter: PartitionFilter | list[object]) -> int:
-        return make_request(file, filter).prune().row_selection.row_count
+def test_a_partition_filter_compares_texts_and_a_column_that_the_file_lacks_is_missing(file: Path) -> None:
+    def count(filter: PartitionFilter | list[object], schema: pa.Schema | None = None) -> int:
+        return make_request(file, filter, schema=schema).prune().row_selection.row_count
 
     every = count(PartitionFilter.and_())
     assert every > 0
     assert count([PartitionFilter.is_not_null("id"), "id < 0"]) == 0
-    # It is in the path of the file, perhaps with this value.
-    for wrong in (PartitionFilter.eq("year", "5"), [PartitionFilter.is_null("year"), "id > 0"]):
-        with pytest.raises(UnknownColumn, match=r"no column 'year' in the file.*do not store partition columns"):
-            count(wrong)
+    with_year = pa.schema([*pq.read_schema(file), pa.field("year", pa.string())])
+    for filter, expected in {
+        PartitionFilter.eq("year", "5"): 0,
+        PartitionFilter.neq("year", "5"): every,
+        PartitionFilter.is_null("year"): every,
+        PartitionFilter.is_not_null("year"): 0,
+        PartitionFilter.in_("year", ["5"]): 0,
+        ~PartitionFilter.gt("year", "5"): every,
+    }.items():
+        assert count(filter) == count(filter, with_year) == count([filter, "id >= 0"]) == expected
+
+
+def test_a_conjunct_that_others_imply_is_listed(file: Path) -> None:
+    result = make_request(file, "3 < id AND id < 7 AND id > 5 AND id > 5").prune()
+    assert result.compile_result.conjuncts == ("id > 5", "id < 7", "3 < id")
+    assert result.compile_result.errors == ()
+    assert "3 < id: implied by id > 5" in result.compile_result.diagnostics
+    (first, *_) = result.levels
+    assert [each.predicate for each in first.by_predicate] == ["id > 5", "id < 7", "3 < id"]
+    assert first.by_predicate[-1].unused_because == "implied by id > 5"
+    report = tamis.open(file).scan("id IN (5, 6) AND id BETWEEN 5 AND 9").plan().report
+    assert "id BETWEEN 5 AND 9   implied by id IN (5, 6)" in str(report)
+    # What is always TRUE is not listed.
+    assert make_request(file, "id > 5 AND 1 = 1").prune().compile_result.conjuncts == ("id > 5",)
 
 
 def test_requests_are_values(file: Path) -> None:

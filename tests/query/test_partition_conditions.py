@@ -122,6 +122,35 @@ def find_bytes(text: str) -> int:
             "WHERE partition_text('month') = '01' OR s.id = 2",
             [0, 2, 4, 8],
         ),
+        (
+            "SELECT id FROM sales WHERE partition_text('month') = '02' AND id IN "
+            "(SELECT id FROM sales WHERE partition_text('month') <= '02' AND id > 3)",
+            [5, 9],
+        ),
+        (
+            "SELECT a.id FROM sales a WHERE partition_text('month') = '02' AND EXISTS "
+            "(SELECT 1 FROM sales b WHERE b.id = a.id - 1 AND partition_text('month') = '01' AND b.id > 3)",
+            [5, 9],
+        ),
+        (
+            "SELECT a.id FROM sales a JOIN sales b ON a.id = b.id - 1 "
+            "WHERE partition_text(a.month) = '01' AND (partition_text(B.Month) = '02' AND b.id > 3 OR b.id = 1)",
+            [0, 4, 8],
+        ),
+        ("SELECT id FROM sales WHERE partition_text(sales.month) = '02'", [1, 5, 9]),
+        (
+            "SELECT id FROM sales LATERAL VIEW explode(array(1, 2)) v AS x "
+            "WHERE (partition_text('month') = '01' OR sales.id = 3) AND id < 5 AND x = 1",
+            [0, 3, 4],
+        ),
+        (
+            "SELECT id FROM sales LATERAL VIEW explode(array(1)) v AS x WHERE partition_text('month') = '01' OR id = 3",
+            [0, 3, 4, 8],
+        ),
+        (
+            "SELECT id FROM (SELECT * FROM sales WHERE partition_text('month') = '01') TABLESAMPLE (100 PERCENT)",
+            [0, 4, 8],
+        ),
     ],
 )
 def test_it_is_a_condition_of_its_own_table(session: Session, query: str, expected: list[int]) -> None:
@@ -139,6 +168,56 @@ def test_parameters_paths_and_registered_scans(session: Session, path: Path) -> 
     assert read_ids(session, "SELECT id FROM either WHERE id > 2") == [3, 6, 10]
     opened = session.open(path).scan((tamis.col("id") > 2) & PartitionFilter.eq("month", "10"))
     assert sorted(opened.to_arrow()["id"].to_pylist()) == [6, 10]
+
+
+def test_a_parameter_is_a_partition_filter(session: Session) -> None:
+    filters = PartitionFilter.eq("month", "02"), PartitionFilter.in_("month", ["01", "10"])
+    assert read_ids(session, "SELECT id FROM sales WHERE ?", args=[filters[0]]) == [1, 5, 9]
+    assert read_ids(session, "SELECT id FROM sales WHERE id > 3 AND :f", args={"f": filters[1]}) == [4, 6, 8, 10]
+    assert read_ids(session, "SELECT id FROM sales WHERE NOT ? OR id = ?", args=[filters[0] | filters[1], 4]) == [
+        3, 4, 7, 11,
+    ]  # fmt: skip
+    everything = filters[0] | filters[1] | PartitionFilter.is_null("month")
+    assert (
+        len(read_ids(session, "SELECT id FROM sales WHERE ? AND ?", args=[everything, PartitionFilter.and_([])])) == 12
+    )
+    query = "SELECT sales.id FROM sales JOIN names USING (owner) WHERE ? AND name = 'Ana'"
+    assert read_ids(session, query, args=[filters[1]]) == [0, 2, 4, 6, 8, 10]
+    twice = "SELECT a.id FROM sales a JOIN sales b ON a.id = b.id WHERE :f"
+    with pytest.raises(
+        ExpressionError, match=r"\('month'\) IS NOT DISTINCT FROM '02' may be about a or b: name the table, as in"
+    ):
+        session.sql(twice, args={"f": filters[0]}).to_arrow()
+    with pytest.raises(ExpressionError, match="WHERE of the SELECT"):
+        session.sql("SELECT :f FROM sales", args={"f": filters[0]}).to_arrow()
+    with pytest.raises(InvalidArgument, match=r"register table\.scan"):
+        session.sql("SELECT id FROM sales WHERE $f", {"f": filters[0]}, dialect="duckdb").to_arrow()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        PartitionFilter.and_(),
+        PartitionFilter.or_(),
+        PartitionFilter.neq("month", "02"),
+        ~PartitionFilter.gt("MONTH", "01"),
+        PartitionFilter.gte("month", "2").with_type("long"),
+        PartitionFilter.in_("month", ["01", "9"]) | PartitionFilter.is_null("month"),
+        PartitionFilter.is_not_null("month") & ~PartitionFilter.eq("month", "10"),
+    ],
+)
+def test_list_functions_keep_the_files_that_scans_keep(path: Path, wanted: PartitionFilter) -> None:
+    table = tamis.open(path)
+    match table.format:
+        case "delta":
+            listed = tamis.delta.list_files(path, wanted)
+        case "iceberg":
+            listed = tamis.iceberg.list_files(path, wanted)
+        case _:
+            listed = tamis.hive.list_partition_files(path, "", wanted)
+    planned = table.scan(wanted).plan("files").files
+    names = [sorted(each.rpartition("/")[2] for each in found["path"].to_pylist()) for found in (listed, planned)]
+    assert names[0] == names[1]
 
 
 @pytest.mark.parametrize(
@@ -166,18 +245,38 @@ def test_a_policy_takes_a_partition_filter_among_expressions(path: Path, rows: A
         (
             "SELECT id FROM sales JOIN names USING (owner) WHERE partition_text('month') = '1' OR name = 'Ana'",
             ExpressionError,
-            r"combines the texts of partition values with columns of several tables \(at: query, character 53\): write "
-            r"the condition in a subquery",
+            r"combines the texts of partition values with columns of several sources \(at: query, character 53\): "
+            r"compare the partition column itself, or write the condition in a subquery",
         ),
         (
             "SELECT a.id FROM sales a JOIN sales b ON a.id = b.id WHERE partition_text('month') = '1'",
             ExpressionError,
-            r"may be about a or b .*: write the condition in a subquery",
+            r"may be about a or b .*: name the table, as in partition_text\(a.month\), or write the condition in a sub",
         ),
         (
             "SELECT id FROM names LEFT JOIN sales USING (owner) WHERE partition_text('month') = '1'",
             ExpressionError,
-            "no table that .* could filter is in this FROM",
+            "sales is sampled, pivoted, renamed or null-extended before partition_text.* write the condition in a subq",
+        ),
+        (
+            "SELECT id FROM sales TABLESAMPLE (100 PERCENT) WHERE partition_text('month') = '1'",
+            ExpressionError,
+            r"sales is sampled.* write the condition in a subquery, as in FROM \(SELECT \* FROM sales WHERE …\)",
+        ),
+        (
+            "SELECT id FROM sales LATERAL VIEW explode(array(1)) v AS x WHERE partition_text('month') = '1' OR x = 1",
+            ExpressionError,
+            "combines the texts of partition values with columns of several sources",
+        ),
+        (
+            "SELECT 1 FROM names WHERE EXISTS (SELECT 1 FROM sales WHERE partition_text('month') = '1' OR id = name)",
+            ExpressionError,
+            "combines the texts of partition values with columns of several sources",
+        ),
+        (
+            "SELECT id FROM sales s WHERE partition_text(t.month) = '1'",
+            ExpressionError,
+            "no table that partition_text\\(t.mon",
         ),
         (
             "WITH s AS (SELECT * FROM sales) SELECT id FROM s WHERE partition_text('month') = '1'",
@@ -219,6 +318,7 @@ def test_under_a_policy_it_sees_visible_rows_only(path: Path, rows: str) -> None
     ana = open_session(path, rows=rows, masks={"id": "id"})
     assert read_ids(ana, "SELECT id FROM sales WHERE partition_text('month') = '01'") == [0, 4, 8]
     assert read_ids(ana, "SELECT id FROM sales WHERE partition_text('month') = '02'") == []
+    assert read_ids(ana, "SELECT id FROM sales WHERE ?", args=[PartitionFilter.in_("month", ["01"])]) == [0, 4, 8]
     query = ana.sql("SELECT id FROM sales WHERE partition_text('month') = '01'")
     assert "owner" not in query.explain()
 
@@ -227,6 +327,9 @@ def test_under_a_policy_a_masked_column_has_no_texts(path: Path) -> None:
     masked = open_session(path, rows="TRUE", masks={"month": "month"})
     with pytest.raises(UnknownColumn, match="Partition columns: none"):
         masked.sql("SELECT id FROM sales WHERE partition_text('month') = '01'").to_arrow()
+    for args in ([PartitionFilter.eq("month", "01")], [PartitionFilter.eq("day", "01")]):
+        with pytest.raises(UnknownColumn, match="Partition columns: none"):
+            masked.sql("SELECT id FROM sales WHERE ?", args=args).to_arrow()
     with pytest.raises(InvalidArgument, match="without telling what it hides"):
         open_session(path, rows="1 / (id - 5) < 9").sql(
             "SELECT id FROM sales WHERE partition_text('month') = '01'"

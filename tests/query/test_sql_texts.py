@@ -86,6 +86,20 @@ def test_odd_names(session: tamis.Session, query: str, expected: list[tuple[obje
             "> 1 ORDER BY 1",
             [(2, None), (3, None)],
         ),
+        (
+            "SELECT id, place.city FROM nested LATERAL VIEW explode(array('Rome', 'Oslo')) place AS city "
+            "WHERE place.city = 'Oslo' AND id < 3 ORDER BY id",
+            [(1, "Oslo"), (2, "Oslo")],
+        ),
+        (
+            "SELECT x, rank() OVER (ORDER BY x) FROM nested LATERAL VIEW explode(array(id)) v AS x "
+            "LATERAL VIEW explode(array(x, 7)) place AS city WHERE place.city = 7 AND nested.place.city = 'Rome'",
+            [(1, 1)],
+        ),
+        ("SELECT v.id FROM nested LATERAL VIEW explode(array(id + 1)) v AS id WHERE v.id = 3", [(3,)]),
+        ("SELECT v.id FROM nested LATERAL VIEW explode(array(7)) v AS id WHERE nested.id = 3", [(7,)]),
+        ("SELECT place.city FROM nested LATERAL VIEW explode(array(7)) v AS place WHERE nested.id = 3", "ambiguous"),
+        ("SELECT tags[0] FROM nested LATERAL VIEW explode(array(7)) v AS id WHERE id = 7", "ambiguous"),
         ("SELECT explode(tags) AS tag FROM nested WHERE id = 1", [("a",), ("b",)]),
         ("SELECT place.geo.lat, count(*) FROM nested GROUP BY place.geo.lat ORDER BY 1", [(None, 2), (1.0, 1)]),
         ("SELECT place.* FROM nested WHERE id = 1", [("Rome", {"lat": 1.0})]),
@@ -94,8 +108,12 @@ def test_odd_names(session: tamis.Session, query: str, expected: list[tuple[obje
         ("SELECT named_struct('x', id) AS s, rank() OVER () FROM nested WHERE id = 1", [({"x": 1}, 1)]),
     ],
 )  # fmt: skip
-def test_nested_values(session: tamis.Session, query: str, expected: list[tuple[object, ...]]) -> None:
-    assert read_rows(session, query) == expected
+def test_nested_values(session: tamis.Session, query: str, expected: list[tuple[object, ...]] | str) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(tamis.TamisError, match=expected):
+            read_rows(session, query)
+    else:
+        assert read_rows(session, query) == expected
 
 
 @pytest.mark.parametrize(

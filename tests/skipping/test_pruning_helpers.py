@@ -77,7 +77,7 @@ def test_outcomes_of_one_condition_are_merged() -> None:
 
     def merge(one: tuple[int, str | None], other: tuple[int, str | None]) -> tuple[int, str | None]:
         given = [ConjunctOutcome("x >= 1", *one), ConjunctOutcome("y", 0, OVERLAPS), ConjunctOutcome("x <= 9", *other)]
-        merged, *others = label_outcomes([*given, limit], labels)
+        merged, *others = label_outcomes([*given, limit], labels, {})
         assert merged.predicate == "x BETWEEN 1 AND 9"
         assert others == [given[1], limit]
         return merged.skipped, merged.unused_because

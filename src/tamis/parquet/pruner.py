@@ -56,6 +56,7 @@ from tamis.parquet.indexes.page_units import read_page_indexes
 from tamis.parquet.reading.page_reader import assemble_columns, can_assemble, decode_rows, fetch_pages
 from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.parquet.selection.row_selection import RowSelection
+from tamis.skipping.handler import ExpressionHandler, check_handler
 from tamis.skipping.metadata import ROW_COUNT
 from tamis.skipping.metrics import LevelReport, label_outcomes
 from tamis.skipping.predicate import Predicate, make_predicate
@@ -148,7 +149,7 @@ class CompileResult:
     conjuncts: tuple[str, ...]
     errors: tuple[UnusedPredicate, ...]
     diagnostics: tuple[str, ...] = ()
-    """The options that could not be applied to a file, and why."""
+    """The conjuncts that others imply, the options that could not be applied to a file, and why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,13 +167,14 @@ class PruneResult:
     _row_counts: tuple[int, ...] = field(repr=False)
     _labels: tuple[str, ...] = field(repr=False)
     _evidence: tuple[Evidence, ...] = field(repr=False)
+    _handler: ExpressionHandler = field(repr=False)
 
     @cached_property
     def conjunct_answers(self) -> Mapping[str, tuple[TriState, ...]]:
         """What all levels together prove about each conjunct, by its text: one answer per row group of the file."""
         found: dict[str, tuple[TriState, ...]] = {}
         for number, label in enumerate(self._labels):
-            own = _answer_conjunct(number, self._evidence, self._row_counts)
+            own = _answer_conjunct(number, self._evidence, self._row_counts, self._handler)
             found[label] = tuple(map(_combine_answers, zip(found.get(label, own), own, strict=True)))
         return found
 
@@ -193,14 +195,16 @@ def _combine_answers(answers: Collection[TriState]) -> TriState:
     return TriState.UNKNOWN if TriState.UNKNOWN in answers else TriState.TRUE
 
 
-def _answer_conjunct(number: int, evidence: Sequence[Evidence], row_counts: Sequence[int]) -> tuple[TriState, ...]:
+def _answer_conjunct(
+    number: int, evidence: Sequence[Evidence], row_counts: Sequence[int], handler: ExpressionHandler
+) -> tuple[TriState, ...]:
     """Return for each row group whether a conjunct is proven for all of its rows, by any level for each row."""
     never, always = ([RowSelection.none(rows) for rows in row_counts] for _ in range(2))
     for each in evidence:
         conjunct = each.conjuncts[number]
         if conjunct is None:
             continue
-        pruned = prune(each.units, [conjunct])
+        pruned = prune(each.units, [conjunct], handler=handler)
         is_kept = np.asarray(pruned.selection)
         is_matched = np.zeros(len(is_kept), bool)
         is_matched[is_kept] = np.asarray(pruned.fully_matched[0])
@@ -233,7 +237,8 @@ class PruneRequest:
     The file is a path, a URI, or metadata read by pyarrow. Metadata alone prunes row groups by their statistics; the
     other levels need the file beside it (`with_file`). Pages need no more than the bytes of its page indexes
     (`with_page_indexes`), and Bloom filters may come from a provider (`with_bloom_filters`).
-    `schema` is the table's schema, if it differs from the file's.
+    `schema` is the table's schema, if it differs from the file's. `handler` evaluates the predicate over metadata, by
+    default Arrow's.
     """
 
     file: Given
@@ -244,6 +249,7 @@ class PruneRequest:
     bloom_filters: Provider | None = None
     storage_options: Mapping[str, Any] | None = None
     tuning: Tuning | None = None
+    handler: ExpressionHandler | None = None
 
     def with_predicate(self, predicate: object) -> PruneRequest:
         """Set the predicate: SQL text, an expression built with `tamis.col`, or one of another library."""
@@ -285,7 +291,7 @@ class PruneRequest:
         """Return the row groups and rows that may match."""
         source = _open(self.file, self.storage_options, self.tuning, self.data_file)
         schema = self.schema if self.schema is not None else _read_schema(source)
-        return Pruner(schema, self.predicate, self.options)._prune(source, self.bloom_filters)
+        return Pruner(schema, self.predicate, self.options, handler=self.handler)._prune(source, self.bloom_filters)
 
     async def prune_async(self) -> PruneResult:
         """Return the same as `prune`, without blocking the event loop; the provider may be asynchronous."""
@@ -305,11 +311,12 @@ class Pruner:
     predicate: object = None
     options: PruneOptions = PruneOptions()
     tuning: Tuning | None = None
+    handler: ExpressionHandler | None = None
 
     @cached_property
     def bound(self) -> Predicate:
         """The predicate, bound to the schema."""
-        return make_predicate(self.predicate, self.schema, "the file")
+        return make_predicate(self.predicate, self.schema, "the file", handler=check_handler(self.handler))
 
     @cached_property
     def compile_result(self) -> CompileResult:
@@ -318,7 +325,12 @@ class Pruner:
         unused = dict.fromkeys(
             UnusedPredicate(label, conjunct.reason) for label, conjunct in pairs if conjunct.reason is not None
         )
-        return CompileResult(tuple(dict.fromkeys(self._labels)), tuple(unused))
+        implied = self.bound.implied
+        return CompileResult(
+            tuple(dict.fromkeys((*self._labels, *implied))),
+            tuple(unused),
+            tuple(f"{text}: {reason}" for text, reason in implied.items()),
+        )
 
     @cached_property
     def _labels(self) -> tuple[str, ...]:
@@ -399,12 +411,16 @@ class Pruner:
             kept,
             selection,
             bitmap,
-            replace(self.compile_result, diagnostics=tuple(diagnostics)),
+            replace(self.compile_result, diagnostics=(*self.compile_result.diagnostics, *diagnostics)),
             tuple(column.name for column in self.bound.columns),
-            tuple(replace(each, by_predicate=label_outcomes(each.by_predicate, self.bound.labels)) for each in reports),
+            tuple(
+                replace(each, by_predicate=label_outcomes(each.by_predicate, self.bound.labels, self.bound.implied))
+                for each in reports
+            ),
             tuple(row_counts),
             self._labels,
             tuple(evidence),
+            self.bound.handler,
         )
 
 

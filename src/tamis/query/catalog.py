@@ -481,11 +481,9 @@ class VisibleTables:
         if self._policies is not None:
             refuse_outside_access(text, tree)
 
-    def has_partition(self, name: tuple[str, ...], partition: str) -> bool:
+    def find_source(self, name: tuple[str, ...]) -> TableSource | None:
         found = self._catalog.find(name) or ("", (self._redact(lambda: self._others.find(name)) or (None,))[0])
-        if not isinstance(found[1], LakeHandle):
-            return False
-        return any(is_same_name(each, partition) for each in found[1].source.partition_texts)
+        return found[1].source if isinstance(found[1], LakeHandle) else None
 
     def add_partition_filter(self, name: tuple[str, ...], filtered: tuple[str, ...], where: Unbound) -> None:
         self._filtered[filtered] = name, where

@@ -25,6 +25,7 @@ from tamis.errors import (
 )
 from tamis.expr.nodes import Column
 from tamis.expr.sql.refusals import refuse_reserved
+from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.query.connectors.connector import Connector, conform_batch
 from tamis.query.engine import QueryEngine, Running, UntranslatableQuery, query_engine, spark_queries
 from tamis.query.plan.explain import explain
@@ -85,7 +86,9 @@ class CompiledQuery:
         self._context = Context(connectors, has_workers=on_spark, is_utc=zone is UTC, is_ansi=is_ansi, tuning=tuning)
         self._switched_off = find_disabled_rules(rules, connectors)
         self._started_at = datetime.now(zone)
-        self.arguments = index_by_name(arguments)
+        # The type of a condition is all that Spark needs to name columns.
+        self.arguments = {name: True if isinstance(value, PartitionFilter) else value
+                          for name, value in index_by_name(arguments).items()}  # fmt: skip
         tree = read_query(number_parameters(text))
         if not on_spark:
             refuse_reserved(tree)

@@ -29,6 +29,8 @@ MATCHED_BY_FILE, MATCHED_BY_ROW_GROUP = "fully matched by the file", "fully matc
 """Why a conjunct was not tested: a level above has proven it for every row."""
 _NOT_NEEDED = frozenset((MATCHED_BY_FILE, MATCHED_BY_ROW_GROUP, NO_UNITS_LEFT))
 
+IMPLIED_BY = "implied by"
+"""How the reason begins why a condition was not tested: another one is TRUE for fewer rows."""
 
 NOT_A_PARTITION_COLUMN = "not a partition column"
 """The reason why a conjunct is unused for partitions."""
@@ -120,12 +122,18 @@ def _choose_reason(one: str | None, other: str | None) -> str | None:
     return other or one if one in _NOT_NEEDED else one or other
 
 
-def label_outcomes(outcomes: Sequence[ConjunctOutcome], labels: Mapping[str, str]) -> tuple[ConjunctOutcome, ...]:
-    """Return the outcomes by what the user wrote, one for each condition, given the `Predicate.labels` of a filter."""
+def label_outcomes(
+    outcomes: Sequence[ConjunctOutcome], labels: Mapping[str, str], implied: Mapping[str, str]
+) -> tuple[ConjunctOutcome, ...]:
+    """Return the outcomes by what the user wrote, one for each condition.
+
+    `labels` and `implied` are those of the `Predicate`.
+    """
     found: dict[str, list[ConjunctOutcome]] = {}
     for each in outcomes:
         found.setdefault(labels.get(each.predicate, each.predicate), []).append(each)
-    return tuple(_merge_parts(label, parts) for label, parts in found.items())
+    merged = [_merge_parts(label, parts) for label, parts in found.items()]
+    return (*merged, *(ConjunctOutcome(text, 0, reason) for text, reason in implied.items() if merged))
 
 
 def _merge_parts(label: str, parts: Sequence[ConjunctOutcome]) -> ConjunctOutcome:
@@ -139,8 +147,9 @@ def _merge_parts(label: str, parts: Sequence[ConjunctOutcome]) -> ConjunctOutcom
 
 
 def is_not_needed(outcome: ConjunctOutcome) -> bool:
-    """Return whether the conjunct had nothing to do: a level above has proven it for every row, or no unit was left."""
-    return outcome.unused_because in _NOT_NEEDED
+    """Return whether the conjunct had nothing to do: it was proven above, others imply it, or no unit was left."""
+    reason = outcome.unused_because or ""
+    return reason in _NOT_NEEDED or reason.startswith(IMPLIED_BY)
 
 
 def add_matched_conjuncts(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, TypeMismatch, UnknownColumn, suggest_arguments
+from tamis.errors import InvalidArgument, TypeMismatch, suggest_arguments
 from tamis.expr.bind import bind, format_expression_position
 from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import type_of
@@ -35,6 +35,7 @@ from tamis.expr.sql.printer import to_display_sql
 from tamis.expr.wire.expression_json import bound_from_json, expression_to_json
 from tamis.expr.wire.partition_filter import resolve_column
 from tamis.skipping.handler import ARROW, ExpressionHandler
+from tamis.skipping.metrics import IMPLIED_BY
 from tamis.skipping.rewrite import Conjunct, rewrite
 from tamis.types import STRING, is_text, type_name_with_article
 
@@ -106,6 +107,38 @@ class Predicate:
 
         A conjunct that normalisation merged from several conditions has all of them that mention its columns.
         """
+        return {
+            to_display_sql(part, as_written=False): self._format_conditions(numbers)
+            for part, numbers in self._sources.items()
+        }
+
+    @cached_property
+    def implied(self) -> Mapping[str, str]:
+        """The conditions that are part of no conjunct, as they were written, with the reason: others imply them."""
+        used = {number for numbers in self._sources.values() for number in numbers}
+        others = [number for number in range(len(self.conditions)) if number not in used]
+        # Only comparisons of a column imply others, so that deep conditions cost nothing here.
+        calls = (each for each in split_conjuncts(self.expr) if others and isinstance(each, Call))
+        leaves = [each for each in calls if any(isinstance(arg, Column) for arg in each.args)]
+        shown = set(self.labels.values())
+        found: dict[str, str] = {}
+        for number in others:
+            text, bound = self._format_conditions([number]), self.conditions[number].bound
+            if text not in shown and (reason := self._find_implying(bound, leaves)):
+                found[text] = f"{IMPLIED_BY} {reason}"
+        return found
+
+    def _find_implying(self, bound: Expr, leaves: Sequence[Expr]) -> str:
+        """Return the written text of the conjuncts that imply a condition; empty if there are none."""
+        mentioned = set(find_columns(bound))
+        near = [each for each in leaves if mentioned & set(find_columns(each))][:10]
+        single = [each for each in near if normalise(and_(each, bound)) == each]
+        texts = (self.labels[to_display_sql(each, as_written=False)] for each in single[:1] or near)
+        return " AND ".join(dict.fromkeys(texts))
+
+    @cached_property
+    def _sources(self) -> Mapping[Expr, Sequence[int]]:
+        """The positions of the conditions that each conjunct is part of."""
         sources: dict[Expr, list[int]] = {}
         mentions: dict[tuple[str, ...], list[int]] = {}
         everything = range(len(self.conditions))
@@ -125,9 +158,7 @@ class Predicate:
             return sources.get(part) or sorted(found) or everything
 
         return {
-            to_display_sql(part, as_written=False): self._format_conditions(find_conditions(part))
-            for part in (*split_conjuncts(self.on_partitions), *conjuncts)
-            if part != TRUE
+            part: find_conditions(part) for part in (*split_conjuncts(self.on_partitions), *conjuncts) if part != TRUE
         }
 
     @cached_property
@@ -325,12 +356,9 @@ def _make_text_resolver(schema: pa.Schema, table: str, known: Collection[str] | 
 
 
 def _read_text_of_column(name: str, schema: pa.Schema, table: str) -> Expr:
-    """Return the text of a column's values; raise an error if there is no such column, which may be in the path."""
+    """Return the text of a column's values, which is missing if there is no such column."""
     if not any(each.casefold() == name.casefold() for each in schema.names):
-        raise UnknownColumn(
-            f"no column {name!r} in {table}, as used in a partition filter. Files do not store partition columns: "
-            f"prune the table with tamis.open(…).scan(…), or leave this out. Columns: {', '.join(schema.names)}"
-        )
+        return Literal(None, STRING)
     column = resolve(Name((resolve_column(name, schema.names, table),), exact=True), schema, table)
     is_plain = column.type is not None and is_text(column.type)
     return column if is_plain else Call("cast", (column, Literal("string", STRING)))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 
@@ -24,6 +25,7 @@ from tamis.formats.hive.tree import FUNCTION as LIST
 from tamis.formats.jobs import Item, Job, storage_to_arguments
 from tamis.io.counters import IoCounters
 from tamis.io.storage import open_storage
+from tamis.skipping.handler import ArrowExpressionHandler
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -129,6 +131,18 @@ def test_a_corrupt_part_in_an_executor_is_an_error_of_ours_on_the_driver(any_spa
         table.scan().plan("files")
     assert part.name in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_report_says_that_executors_do_not_have_a_handler(spark: Any, tmp_path: Path) -> None:
+    class Own(ArrowExpressionHandler):
+        """A handler of one's own."""
+
+    pq.write_table(pa.table({"id": range(9)}), tmp_path / "a.parquet")
+    for handler, expected in ((Own(), True), (None, False)):
+        table = tamis.connect(spark=spark, planning="spark", handler=handler).open(tmp_path)
+        assert ("Arrow's kernels: Own stays in this process" in str(table.scan("id > 5").plan().report)) is expected
+    report = tamis.open(tmp_path, handler=Own()).scan("id > 5").plan().report
+    assert "stays in this process" not in str(report)
 
 
 def test_E4_a_worker_that_dies_in_the_middle_of_a_job_loses_and_repeats_nothing(

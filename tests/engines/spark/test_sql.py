@@ -305,3 +305,5 @@ def test_conditions_on_the_texts_of_partition_values(spark: Any, tmp_path: Path)
         "WHERE partition_text('month') > '01') WHERE id > 3",
     ):
         assert sorted(session.sql(query).toArrow()["id"].to_pylist()) == [5, 7, 9]
+    counted = session.sql("SELECT count(*) FROM sales WHERE ?", [tamis.PartitionFilter.eq("month", "02")])
+    assert counted.toArrow().to_pydict() == {"count(1)": [5]}

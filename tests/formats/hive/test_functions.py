@@ -156,7 +156,7 @@ def test_every_directory_of_table_info_can_be_listed(table: Path) -> None:
 def test_a_filter_that_rejects_the_directory_lists_nothing(table: Path) -> None:
     listed = ListedPaths()
     options = {"filesystem": pafs.PyFileSystem(listed)}
-    rejected = list_partition_files(table, "region=eu/day=01", F.eq("day", "02"), storage_options=options)
+    rejected = list_partition_files(table, "region=eu/day=01/", F.eq("day", "02"), storage_options=options)
     assert (rejected.num_rows, rejected.schema.names[0], listed.paths) == (0, "path", [])
     assert list_partition_files(table, "region=eu/day=01", F.eq("day", "01"), storage_options=options).num_rows == 1
 
@@ -200,7 +200,8 @@ def test_a_prefix_lists_only_directories_that_the_filter_keeps(table: Path) -> N
     assert [path.removeprefix(f"{table}/") for path in listed.paths] == [
         "region=us", "region=us/day=01", "region=us/day=02"
     ]  # fmt: skip
-    assert list_partition_files(table, "region=us", F.eq("region", "eu"), storage_options=options).num_rows == 0
+    assert list_partition_files(table, "region=us/", F.eq("region", "eu"), storage_options=options).num_rows == 0
+    assert list_partition_files(table, "region=us/day=0", F.eq("region", "eu"), storage_options=options).num_rows == 0
     assert len(listed.paths) == 3
 
 
@@ -212,11 +213,45 @@ def test_files_in_plain_directories_below_a_leaf_belong_to_it(table: Path) -> No
         assert str(more / "part.parquet") in list_partition_files(table, prefix)["path"].to_pylist()
 
 
-def test_a_missing_directory(table: Path) -> None:
-    with pytest.raises(MissingFile, match="day=99"):
-        list_partition_files(table, "region=eu/day=99")
-    with pytest.raises(TableNotFound, match="nothing at"):
+def test_partitions_that_do_not_exist_have_no_files(table: Path) -> None:
+    for prefix in ("region=eu/day=99", "region=xy", "region=xy/day=01", "region=e/", "region=e/day=01"):
+        assert list_partition_files(table, prefix).num_rows == 0
+        assert list_partition_files(table, prefix, F.eq("day", "01")).num_rows == 0
+    for prefix in ("reigon=eu", "day=01", "region=eu/dya=01", "region=eu/day=01/hour=1"):
+        with pytest.raises(MissingFile, match=rf"no directory '{prefix}': expected directories of region, day"):
+            list_partition_files(table, prefix)
+    with pytest.raises(TableNotFound, match="nothing"):
         list_partition_files(table / "nothing", "")
+    with pytest.raises(TableNotFound, match="nothing"):
+        list_partition_files(table / "nothing", "region=eu")
+
+
+@pytest.mark.parametrize("kind", ["local", "memory"])
+def test_a_part_of_a_value_lists_the_directories_that_begin_with_it(table: Path, kind: str) -> None:
+    root, options = str(table), {}
+    if kind == "memory":
+        memory = fsspec.filesystem("memory")
+        memory.put(str(table), "/begins", recursive=True)
+        root, options = "memory://begins", {"filesystem": memory}
+    for prefix, wanted, expected in (
+        ("region=e", None, ["eu/01", "eu/02"]),
+        ("region=eu/day=0", None, ["eu/01", "eu/02"]),
+        ("region=eu/day=0", F.eq("day", "02"), ["eu/02"]),
+        ("region=e", F.eq("region", "eu") & F.eq("day", "02"), ["eu/02"]),
+        ("region=e", F.eq("region", "e"), []),
+        ("region=__HIVE", None, ["None/01", "None/02"]),
+        ("region=", F.eq("day", "01"), ["None/01", "eu/01", "us/01"]),
+    ):
+        found = list_partition_files(root, prefix, wanted, storage_options=options)["partition_values"].to_pylist()
+        assert ["{region}/{day}".format(**json.loads(each)) for each in found] == expected, prefix
+
+
+def test_a_whole_directory_is_not_the_beginning_of_others(tmp_path: Path) -> None:
+    for day in ("1", "10"):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(ROWS, tmp_path / f"day={day}" / "part.parquet")
+    assert list_partition_files(tmp_path, "day=1")["partition_values"].to_pylist() == ['{"day": "1"}']
+    assert list_partition_files(tmp_path, "day=1", F.eq("day", "10")).num_rows == 0
 
 
 def test_flat_folders_and_single_files_have_one_directory_without_a_name(table: Path) -> None:

@@ -11,15 +11,15 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tamis import types
-from tamis.errors import InvalidArgument, TableNotFound, make_argument_error, suggest_arguments
-from tamis.expr.nodes import FALSE
+from tamis.errors import InvalidArgument, MissingFile, TableNotFound, make_argument_error, suggest_arguments
+from tamis.expr.nodes import FALSE, Call, Expr, Literal, or_
 from tamis.expr.wire.partition_filter import PartitionFilter, check_partition_filter, resolve_columns
 from tamis.formats.function_results import FILE_COLUMNS, UNKNOWN, concat_batches, map_to_json
 from tamis.formats.hive.layout import (
@@ -31,7 +31,7 @@ from tamis.formats.hive.layout import (
 )
 from tamis.formats.hive.partition_types import add_partition_columns
 from tamis.formats.hive.table import DirectoryPruner
-from tamis.formats.hive.tree import DirectoryTree, split_directory_name
+from tamis.formats.hive.tree import HIVE_NULL, DirectoryTree, split_directory_name
 from tamis.io.listing import find_file
 from tamis.io.storage import Storage, open_storage
 from tamis.parquet.footer.footer import load_footer
@@ -102,21 +102,25 @@ def list_partition_files(
     """Return the data files below a partition directory that the filter keeps, ordered by path.
 
     `prefix` is a path of partition directories below the table's root: a `path` of `table_info(…).directories`, the
-    first directories of one, such as `year=2024`, or an empty text for the whole table. Directories that the filter
-    rejects are not listed. Columns: `path` in the file system, `size`, `modification_time` in ms, `num_records` (-1:
-    unknown without footers), `partition_values` as JSON.
+    first directories of one, such as `year=2024`, or an empty text for the whole table. If there is no such directory,
+    the last value is the beginning of others, as in `year=20`, unless a slash ends it; no file is below partitions that
+    do not exist. Directories that the filter rejects are not listed. Columns: `path` in the file system, `size`,
+    `modification_time` in ms, `num_records` (-1: unknown without footers), `partition_values` as JSON.
     """
     check_partition_filter(filter)
     storage = open_storage(uri, storage_options)
     if not isinstance(prefix, str):
         raise make_argument_error("prefix", "partition directories, such as 'year=2024'", prefix)
     given = _parse_directory(prefix)
-    if filter is not None and {each.casefold() for each in filter.columns} <= {name.casefold() for name in given}:
-        row = pa.array([given], pa.struct([(column, pa.string()) for column in given]))
-        if not resolve_columns(filter, given, f"'{storage.uri}'").evaluate(row)[0].as_py():
-            return concat_batches([], FILE_COLUMNS)
-        filter = None
-    files, values = _list_files(storage, prefix.removesuffix("/") if given else "", given, filter)
+    whole = given if prefix.endswith("/") else dict(list(given.items())[:-1])
+    if _is_decided(filter, whole) and not _is_kept(filter, whole, storage):
+        return concat_batches([], FILE_COLUMNS)
+    try:
+        files, values = _list_files(storage, prefix.removesuffix("/") if given else "", given, filter)
+    except (MissingFile, TableNotFound):
+        if not given:
+            raise
+        files, values = _list_others(storage, prefix, given, filter)
     order = pc.sort_indices(files["path"])
     files = files.take(order)
     milliseconds = pc.fill_null(pc.divide(files["modified_ns"].combine_chunks(), 1_000_000), UNKNOWN)
@@ -132,8 +136,35 @@ def list_partition_files(
     )
 
 
+def _list_others(
+    storage: Storage, prefix: str, given: Mapping[str, str | None], filter: PartitionFilter | None
+) -> tuple[pa.Table, pa.StringArray]:
+    """Return the files of the directories that begin with a prefix that is none itself; raise if it cannot be one."""
+    columns = HiveLayout.discover_below(DirectoryTree(storage), storage.root).partition_schema.names
+    if list(given) != columns[: len(given)]:
+        raise MissingFile(
+            f"'{storage.uri}' has no directory {prefix!r}: expected directories of {', '.join(columns) or 'no column'}"
+        )
+    nothing = make_file_table([]), pa.array([], types.STRING)
+    if prefix.endswith("/"):
+        return nothing
+    *above, (column, start) = given.items()
+    text = Call("partition_text", (Literal(column, types.STRING),))
+    begins: Expr = Call("startswith", (text, Literal(start, types.STRING)))
+    if start is not None and HIVE_NULL.startswith(start):
+        begins = or_(begins, Call("is_null", (text,)))
+    try:
+        return _list_files(storage, prefix.rpartition("/")[0], dict(above), filter, begins)
+    except (MissingFile, TableNotFound):
+        return nothing
+
+
 def _list_files(
-    storage: Storage, directory: str, given: Mapping[str, str | None], filter: PartitionFilter | None
+    storage: Storage,
+    directory: str,
+    given: Mapping[str, str | None],
+    filter: PartitionFilter | None,
+    begins: Expr | None = None,
 ) -> tuple[pa.Table, pa.StringArray]:
     """Return the files below a directory that the filter keeps, and their partition values as JSON."""
     path = f"{storage.root}/{directory}" if directory else storage.root
@@ -145,8 +176,17 @@ def _list_files(
         if file is None:
             raise make_not_found_error(storage) from None
         return make_file_table([file]), pa.array(["{}"])
+    listing = tree.list([path])[0]
+    if given and not len(listing.directory_paths) and not len(listing.file_paths):
+        # Object stores have no directories, so any may be listed.
+        raise MissingFile(f"no directory {directory!r} in '{storage.uri}'")
+    if _is_decided(filter, given):
+        if not _is_kept(filter, given, storage):
+            return make_file_table([]), pa.array([], types.STRING)
+        filter = None
     columns = (*given, *layout.partition_schema.names)
-    predicate = make_predicate(filter, layout.partition_schema, f"'{storage.uri}'", partition_texts=columns)
+    where = [each for each in (filter, begins) if each is not None]
+    predicate = make_predicate(where or None, layout.partition_schema, f"'{storage.uri}'", partition_texts=columns)
     pruner = DirectoryPruner(predicate, columns)
 
     def keep(values: pa.Table) -> pa.BooleanArray:
@@ -194,3 +234,13 @@ def _parse_directory(directory: str) -> dict[str, str | None]:
             "'region=eu/day=2024-03-01', from table_info(…).directories"
         )
     return values
+
+
+def _is_decided(filter: PartitionFilter | None, given: Mapping[str, str | None]) -> TypeGuard[PartitionFilter]:
+    """Return whether a filter is about these partition columns alone."""
+    return filter is not None and {each.casefold() for each in filter.columns} <= {name.casefold() for name in given}
+
+
+def _is_kept(filter: PartitionFilter, values: Mapping[str, str | None], storage: Storage) -> bool:
+    row = pa.array([values], pa.struct([(column, pa.string()) for column in values]))
+    return bool(resolve_columns(filter, values, f"'{storage.uri}'").evaluate(row)[0].as_py())

@@ -1,6 +1,7 @@
 """Query parameters: `:name`, or `?` in order.
 
-Their values are inserted into the syntax tree as literals, so they prune as literals do and are never parsed as SQL.
+Their values are inserted into the syntax tree as literals, so they prune as literals do and are never parsed as SQL. A
+`PartitionFilter` is inserted as a condition.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tamis.errors import InvalidArgument, MissingValue, ParseError, TamisError, 
 from tamis.expr.literals import literal
 from tamis.expr.sql.dialect import SparkCalls
 from tamis.expr.sql.printer import to_sql
+from tamis.expr.wire.partition_filter import PartitionFilter
 
 Arguments = Mapping[str, Any] | Sequence[Any]
 
@@ -137,12 +139,15 @@ def _replace_parameter(parameter: exp.Expr, value: Any) -> None:
 
 def _parse_value(name: str, value: Any) -> exp.Expr:
     try:
-        text = to_sql(literal(value))
+        text = to_sql(value.to_expr() if isinstance(value, PartitionFilter) else literal(value))
     except TamisError as error:
         raise InvalidArgument(
             f"the value of the parameter {_format_parameter(name)} has no SQL literal: {error}"
         ) from error
     found: exp.Expr = sqlglot.parse_one(text, read=SparkCalls)
+    for node in found.walk():
+        # Their positions are not in the text of the query.
+        node.meta.clear()
     if isinstance(found, exp.Literal) and "${" in found.this:
         # Spark would substitute a configuration value.
         parts = [exp.Literal.string(part) for part in re.split(r"(?<=\$)(?=\{)", found.this)]

@@ -31,6 +31,7 @@ from tamis.query.sql.scopes import (
     UnsupportedSql,
     find_references,
     make_column_tree,
+    make_hidden_name,
     name_fields,
     refuse_case_collisions,
 )
@@ -430,7 +431,8 @@ def make_partial_select(queries: QueryPlanner, tree: exp.Expr, commons: Commons,
     if any(value and key not in _TEXT_CLAUSES | _PLANNED_CLAUSES for key, value in tree.args.items()):
         raise UnsupportedSql("a SELECT with an unsupported clause")
     node, scope = plan_from(queries, tree, commons)
-    node, remaining = _add_filter(queries, node, scope, tree)
+    scopes = _add_views(scope, tree)
+    node, remaining = _add_filter(queries, node, scope, scopes[-1], tree)
     select = tree.copy()
     for key in ("joins", "with_", "where"):
         select.set(key, None)
@@ -441,23 +443,48 @@ def make_partial_select(queries: QueryPlanner, tree: exp.Expr, commons: Commons,
     if next(select.args["from_"].this.find_all(exp.Query), None) or _has_subquery(select):
         raise UnsupportedSql("a subquery in unsupported SQL")
     name_fields(select)
-    used = _replace_names(select, scope)
+    used = _replace_names(select, scopes)
     outputs = [Named(column_id, value) for column_id, value in used.items()]
     return PartialSelect(select, Project(node, tuple(outputs)), tuple(names))
 
 
-def _add_filter(queries: QueryPlanner, node: Node, scope: Scope, tree: exp.Select) -> tuple[Node, list[exp.Expr]]:
+def _add_views(scope: Scope, select: exp.Select) -> list[Scope]:
+    """Return the scope of each lateral view, which sees the views before it, and at last that of the other clauses."""
+    scopes = [scope]
+    for view in select.args.get("laterals") or ():
+        alias = view.args.get("alias")
+        if alias is None or not alias.columns:
+            raise UnsupportedSql("a lateral view without names of columns")
+        fields = tuple(Field(column.name, _IN_VIEW) for column in alias.columns)
+        scopes.append(scopes[-1].merge_with(Scope((Relation((alias.name,), fields),))))
+    return scopes
+
+
+_IN_VIEW = Column((make_hidden_name("view"),), None)
+"""The value of all columns of lateral views, which stay text."""
+
+
+def _is_in_view(parts: Sequence[str], scope: Scope) -> bool:
+    found = scope.find(parts)
+    return found is not None and found[0].value == _IN_VIEW
+
+
+def _add_filter(
+    queries: QueryPlanner, node: Node, scope: Scope, with_views: Scope, tree: exp.Select
+) -> tuple[Node, list[exp.Expr]]:
     """Add the conditions on tables to the plan; return also the other conditions, which use lateral view columns."""
     where = tree.args.get("where")
     known: list[Expr] = []
     others: list[exp.Expr] = []
     for each in [] if where is None else split_conjuncts(where.this):
         try:
-            known.append(scope.resolve_expression(each, queries.now))
+            if not any(_is_in_view(parts, with_views) for _, parts in find_references(each)):
+                known.append(scope.resolve_expression(each, queries.now))
+                continue
         except UnsupportedSql:
             if next(each.find_all(exp.Query), None) is not None:
                 raise
-            others.append(each)
+        others.append(each)
     return (Filter(node, and_(*known)) if known else node), others
 
 
@@ -513,30 +540,30 @@ def _has_subquery(select: exp.Select) -> bool:
     return any(node is not select for node in select.find_all(exp.Query))
 
 
-def _replace_names(select: exp.Select, scope: Scope) -> dict[str, Expr]:
-    """Replace names by column ids in place; return the column ids in use, with their values."""
+def _replace_names(select: exp.Select, scopes: Sequence[Scope]) -> dict[str, Expr]:
+    """Replace names by column ids in place; return the column ids in use, with their values.
+
+    `scopes` are those of the lateral views, and that of the other clauses.
+    """
+    views = {id(column): scope for view, scope in zip(select.args.get("laterals") or (), scopes, strict=False)
+             for column in view.find_all(exp.Column)}  # fmt: skip
     aliases = {each.alias.casefold() for each in select.expressions if isinstance(each, exp.Alias)}
-    beside = {
-        column.name.casefold() for view in select.args.get("laterals") or () for column in view.find_all(exp.TableAlias)
-        for column in (column, *column.columns)
-    }  # fmt: skip
     in_order = {id(column) for key in ("order", "sort", "cluster", "distribute") if select.args.get(key) is not None
                 for column in select.args[key].find_all(exp.Column)}  # fmt: skip
     after = {id(column) for key in ("having", "qualify") if select.args.get(key) is not None
              for column in select.args[key].find_all(exp.Column)}  # fmt: skip
     used: dict[str, Expr] = {}
-    found_chains = list(find_references(select))
-    operand_types = {id(top): _find_operand_type(top, parts, scope) for top, parts in found_chains}
-    for top, parts in found_chains:
-        column = top.find(exp.Column)
-        assert column is not None
+    found_chains = [(top, parts, column, views.get(id(column), scopes[-1]))
+                    for top, parts in find_references(select) for column in top.find_all(exp.Column)]  # fmt: skip
+    operand_types = {id(top): _find_operand_type(top, parts, scope) for top, parts, _, scope in found_chains}
+    for top, parts, column, scope in found_chains:
         if column.args.get("table") == _MARK:
             column_id = column.name
             used[column_id] = Column((column_id,), scope.columns.get(column_id))
             column.set("table", None)
             continue
         is_alias = len(parts) == 1 and parts[0].casefold() in aliases
-        if parts[0].casefold() in beside or (is_alias and id(column) in in_order):
+        if (is_alias and id(column) in in_order) or _is_in_view(parts, scope):
             continue
         found = scope.find(parts)
         if found is None:

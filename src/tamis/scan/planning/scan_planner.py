@@ -189,9 +189,18 @@ class ScanPlanner:
     def make_report(self, listing: FileListing) -> Report:
         """Return a report that begins with the levels of a listing."""
         names = tuple(".".join(path) for path in self.projection)
-        report = Report(self.source.name, self.source.format, self.predicate.text, names, _labels=self.predicate.labels)
+        where = self.predicate
+        report = Report(
+            self.source.name, self.source.format, where.text, names, _labels=where.labels, _implied=where.implied
+        )
         for level in listing.levels:
             add_level(report, level)
+        handler = self.source.storage.handler
+        if handler is not None and self.source.planning is not None and report.levels:
+            note = (
+                f"what executors plan is evaluated by Arrow's kernels: {type(handler).__name__} stays in this process"
+            )
+            report.levels[0].note = "; ".join(filter(None, (report.levels[0].note, note)))
         return report
 
     def plan_slice(self, listing: FileListing, projection: tuple[Path, ...]) -> PlannedFiles:

@@ -28,6 +28,7 @@ class Report:
     """Text instead of levels, where a policy hides them."""
     _labels: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """The `Predicate.labels` of the filter."""
+    _implied: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def level(self, name: str) -> LevelReport | None:
         """Return the metrics of a level; None if the scan does not have it."""
@@ -55,7 +56,7 @@ class Report:
 def add_level(report: Report, level: LevelReport) -> None:
     """Add the metrics of some units to their level, by the conditions that the user wrote. A level that is not in the
     report is appended."""
-    level = replace(level, by_predicate=label_outcomes(level.by_predicate, report._labels))
+    level = replace(level, by_predicate=label_outcomes(level.by_predicate, report._labels, report._implied))
     known = report.level(level.level)
     if known is None:
         report.levels.append(level)

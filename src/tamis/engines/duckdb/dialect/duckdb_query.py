@@ -42,6 +42,7 @@ from tamis.engines.duckdb.run.run_plan import (
 from tamis.engines.duckdb.translate.functions import write_macro_statements
 from tamis.expr.nodes import Column, Expr, or_
 from tamis.expr.sql.syntax import refuse_surrogates
+from tamis.expr.wire.partition_filter import PartitionFilter
 from tamis.query.catalog import TABLE_BY_PATH_SYNTAX
 from tamis.query.connectors.connector import Connector
 from tamis.query.plan.column_ids import ColumnIds
@@ -316,6 +317,11 @@ def _check_parameters(wanted: frozenset[str], arguments: Arguments | None) -> Pa
     if unused:
         raise errors.InvalidArgument(f"args= has a value for ${unused[0]}, but the query has no such parameter")
     for name, value in given.items():
+        if isinstance(value, PartitionFilter):
+            raise errors.InvalidArgument(
+                f"${name} is a PartitionFilter, which a query in DuckDB's dialect cannot test: "
+                "register table.scan(filter) under a name, or use Spark's dialect"
+            )
         if isinstance(value, str) and errors.find_lone_surrogate(value) is not None:
             raise errors.InvalidArgument(
                 f"the value of ${name} is not valid Unicode, it has half of a surrogate pair: {value!r}"
