@@ -111,8 +111,10 @@ def hide_size(spark: Any, frame: Any) -> Any:
     return frame.unionAll(nothing)
 
 
-def may_broadcast(spark: Any, size: int) -> bool:
-    """Return whether rows of this size may be broadcast, by the session's setting."""
+def may_broadcast(spark: Any, size: int | None) -> bool:
+    """Return whether rows of this size may be broadcast, by the session's setting. None is an unknown size."""
+    if size is None:
+        return False
     threshold = str(spark.conf.get(BROADCAST_THRESHOLD, "10MB"))
     digits = re.fullmatch(r"(-?\d+)\s*([kmgt]?)b?", threshold.strip().lower())
     # A setting in another unit than these is rare: then the size is hidden, which is always safe.
