@@ -90,6 +90,46 @@ def test_fact_rows_are_not_broadcast_whoever_reads_them(spark: Any, folder: Path
         spark.conf.unset(SMALL)
 
 
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    rows = pa.table(
+        {
+            "id": pa.array(range(ROWS)),
+            "n": pa.array(range(ROWS)),
+            "s": [f"text {number * 7919}" for number in range(ROWS)],
+            "st": pa.StructArray.from_arrays([pa.array(range(ROWS))] * 2, ["x", "y"]),
+        }
+    )
+    path = tmp_path / "texts.parquet"
+    pq.write_table(rows, path)
+    return path
+
+
+def test_spark_knows_the_size_of_the_columns_that_are_read(spark: Any, texts: Path) -> None:
+    session = tamis.connect(spark=spark)
+    session.register("t", tamis.open(texts))
+    for frame in (
+        tamis.open(texts).scan("n > 5", columns=["id"]).to_spark(spark, reader="spark"),
+        session.sql("SELECT id FROM t WHERE n > 5"),
+        session.sql("SELECT id FROM t WHERE n > 5 AND st.x > 1"),
+    ):
+        assert estimate_size(frame) < texts.stat().st_size / 2
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        assert "GreaterThan(n,5)" in plan
+        assert " s#" not in plan
+        assert frame.count() == ROWS - 6
+    struct = session.sql("SELECT st.x FROM t WHERE id = 7")
+    assert "ReadSchema: struct<id:bigint,st:struct<x:bigint>>" in struct._jdf.queryExecution().executedPlan().toString()
+    assert struct.collect() == [(7,)]
+
+
+def test_queries_of_other_columns_share_a_relation(spark: Any, texts: Path) -> None:
+    session = tamis.connect(spark=spark)
+    session.register("t", tamis.open(texts))
+    both = session.sql("SELECT one.id, other.s FROM t AS one JOIN t AS other ON one.n = other.n WHERE other.id = 3")
+    assert both.collect() == [(3, "text 23757")]
+
+
 def test_the_size_of_protected_rows_is_always_unknown(spark: Any, folder: Path) -> None:
     policies = {"tables": {"t": [{"principals": ["ana"], "rows": "id < 5"}]}}
     session = tamis.connect(spark=spark, policies=policies)

@@ -33,10 +33,11 @@ from tamis.engines.spark.queries import (
     check_query,
     find_time_zone,
     is_ansi,
+    make_case_sensitive_dataframe,
     make_query_dataframe,
     make_text_dataframe,
 )
-from tamis.engines.spark.sessions import check_session, is_connect, translate_errors
+from tamis.engines.spark.sessions import check_session, is_case_sensitive, is_connect, translate_errors
 from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import build_arrow_frame
 from tamis.errors import InvalidArgument, to_one_line
@@ -127,7 +128,13 @@ def _assign_files(
     if is_for_spark and can_scan_natively(spark, wanted.source, needed) and own.can_test():
         deletes = _find_delete_sets(wanted)
         compared = (path for each in deletes.sets for deleted in each for path in deleted.columns)
-        readable = find_native_files(wanted.source, listing.files, (*needed, *compared), SparkEngine(spark))
+        readable = find_native_files(
+            wanted.source,
+            listing.files,
+            (*needed, *compared),
+            SparkEngine(spark),
+            is_case_sensitive=is_case_sensitive(spark),
+        )
         field_set = np.where(deletes.set_of_file == NOT_READABLE, NOT_READABLE, readable.field_set)
         readable = replace(readable, field_set=field_set)
     readable, deleted = _find_deleted_rows(wanted, readable)
@@ -251,6 +258,7 @@ __all__ = [
     "find_frame_schema",
     "find_table",
     "get_settings",
+    "make_case_sensitive_dataframe",
     "make_dataframe",
     "make_files_dataframe",
     "make_text_dataframe",

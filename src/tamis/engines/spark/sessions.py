@@ -61,6 +61,11 @@ def is_stopped(spark: Any) -> bool:
     return getattr(spark.sparkContext, "_jsc", spark) is None
 
 
+def is_case_sensitive(spark: Any) -> bool:
+    """Return whether names of columns and tables that differ only by case are different in a session."""
+    return str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+
+
 def is_connect(spark: object) -> bool:
     """Return whether a session is a client of a Spark Connect server."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
