@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from tamis.engines.spark.handler import quote_name
 from tamis.engines.spark.sessions import check_session, translate_errors
 from tamis.engines.spark.spark_types import convert_rows, to_requested_schema, to_row_schema, to_spark_schema
-from tamis.engines.spark.worker import read_packed, serialize_reader, serialize_task_groups
+from tamis.engines.spark.worker import raise_in_one_line, read_packed, serialize_reader, serialize_task_groups
 from tamis.errors import (
     ExpressionError,
     InvalidArgument,
@@ -60,7 +60,7 @@ from tamis.formats.source import (
 from tamis.formats.time_travel import to_milliseconds
 from tamis.index.finding import find_index
 from tamis.scan.planning.task_data import get_task_reader
-from tamis.scan.scan import Scan, ScanRequest, make_scan
+from tamis.scan.scan import Scan, ScanRequest, get_planner, make_scan
 from tamis.skipping.predicate import Predicate
 
 
@@ -71,13 +71,16 @@ class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look i
     def name(cls) -> str:
         return "tamis"
 
+    @raise_in_one_line()
     def schema(self) -> StructType:
         return to_spark_schema(to_row_schema(SourceOptions.of(self.options).open().schema))
 
+    @raise_in_one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions.of(self.options)
         return PushdownReader(options, schema) if options.pushdown else PlainReader(options, schema)
 
+    @raise_in_one_line()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         return StreamReader(SourceOptions.of(self.options), schema)
 
@@ -92,6 +95,7 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
         self.pushed: list[dict[str, Any]] = []
         self.limit: int | None = None
 
+    @raise_in_one_line()
     def partitions(self) -> Sequence[InputPartition]:
         table = self.options.open()
         where: list[Any] = [expression_from_json(each) for each in self.pushed]
@@ -107,7 +111,7 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
 def make_partitions(scan: Scan, limit: int | None = None) -> list[InputPartition]:
     """Return the tasks of a scan, packed as Spark sends them to the processes that read."""
     reader = get_task_reader(scan)
-    text = serialize_reader(reader)
+    text = serialize_reader(reader, get_planner(scan).source)
     packed = serialize_task_groups(reader, limit_tasks(scan.plan().tasks, limit))
     return [InputPartition((text, each)) for each in packed]
 
@@ -192,13 +196,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self.options = options
         self.schema_text = schema.json()
         self.last: Offset | None = None
-        """What the trigger `availableNow` reads at most."""
+        """What a query with the trigger "available now" reads at most."""
         if options.max_files_per_trigger is not None and not HAS_READ_LIMITS:
             raise UnsupportedFeature("the option max_files_per_trigger needs PySpark 4.2 or newer")
         table = self._open()
         columns = to_row_schema(table.schema).names
         self.has_all_columns = schema.fieldNames() == columns
 
+    @raise_in_one_line()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
         table = self._open()
         found = Offset(None, whole=True, files=None, table=table.table_id)
@@ -219,6 +224,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             found = replace(found, version=versions[versions.index(start) - 1], whole=False)
         return asdict(found)
 
+    @raise_in_one_line()
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
@@ -248,10 +254,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         most = self.options.max_files_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
+    @raise_in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read no later versions than the newest of this time."""
         self.last = _find_last_offset(self._open())
 
+    @raise_in_one_line()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []  # a restarted query asks for what it has read, which may be gone
@@ -396,6 +404,7 @@ class NoRows(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         return "tamis_no_rows"
 
+    @raise_in_one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         return NoRowsReader()
 
@@ -410,6 +419,7 @@ class NoRowsReader(DataSourceReader):  # type: ignore[misc]
 class PushdownReader(PlainReader):
     """Accepts each of Spark's filters that the table supports: for a single query."""
 
+    @raise_in_one_line()
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         table = self.options.open()
         # This query must not see commits between this call and the next one.

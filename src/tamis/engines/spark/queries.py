@@ -19,7 +19,14 @@ from tamis import types
 from tamis.engines.duckdb.run.run_plan import find_leaf_schema, read_leaf
 from tamis.engines.spark.handle_frames import aggregate_rows, answer_aggregation, build_handle_frame, cut_rows, to_frame
 from tamis.engines.spark.handler import quote_name
-from tamis.engines.spark.sessions import check_session, hide_size, is_case_sensitive, list_spark_exceptions
+from tamis.engines.spark.jobs import name_jobs
+from tamis.engines.spark.sessions import (
+    check_session,
+    hide_size,
+    is_case_sensitive,
+    list_spark_exceptions,
+    translate_errors,
+)
 from tamis.engines.spark.spark_types import convert_rows, to_ddl, to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import INPUT, make_worker_function, pack_tasks, read_tasks, serialize_tasks
 from tamis.errors import AccessDenied, EngineError, TamisError, to_one_line
@@ -202,7 +209,10 @@ def make_query_dataframe(spark: Any, query: CompiledQuery) -> Any:
     from pyspark.errors import AnalysisException, ParseException
 
     def run(plan: Node, most_rows: int) -> pa.Table | None:
-        rows = _build_frame(spark, query, plan).limit(most_rows + 1).toArrow()
+        frame = _build_frame(spark, query, plan).limit(most_rows + 1)
+        title = "tamis: read the small side of a join"
+        with translate_errors(title), name_jobs(spark, title):
+            rows = frame.toArrow()
         return None if rows.num_rows > most_rows else rows
 
     try:

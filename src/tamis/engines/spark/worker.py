@@ -8,19 +8,22 @@ too: otherwise Spark would report a failed task, retry it, and wrap the error in
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tamis import errors
-from tamis.engines.spark.sessions import hide_size, may_broadcast
+from tamis.engines.spark.sessions import describe_state, hide_size, make_missing_file_error, may_broadcast
 from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
-from tamis.errors import TamisError
+from tamis.errors import CorruptFile, MissingFile, TamisError, to_one_line
 from tamis.formats.jobs import Arguments, Item, find_function, read_table
-from tamis.formats.source import PARQUET
+from tamis.formats.source import PARQUET, TableSource
 from tamis.io.counters import IoCounts
 from tamis.parquet.footer.chunks import BIT_PACKED, PLAIN, RLE
 from tamis.parquet.reading.parquet_file import ParquetFile
@@ -170,12 +173,32 @@ def read_batches(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[
             yield from read_packed(arguments, given)
 
 
-def read_packed(arguments: str, given: bytes) -> Iterator[pa.RecordBatch]:
+def read_packed(text: str, given: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the rows of serialised tasks, in the schema that Spark expects."""
-    reader = reader_from_json(Arguments(arguments))
-    schema = to_row_schema(reader.output_schema)
-    for found in read_tasks(reader, tasks_from_table(read_table(given))):
-        yield convert_rows(found, schema)
+    arguments = Arguments(text)
+    with raise_in_one_line(arguments["state"]):
+        reader = reader_from_json(arguments)
+        schema = to_row_schema(reader.output_schema)
+        for found in read_tasks(reader, tasks_from_table(read_table(given))):
+            yield convert_rows(found, schema)
+
+
+@contextmanager
+def raise_in_one_line(state: str | None = None) -> Iterator[None]:
+    """Let Spark show errors without the traceback, those of files with the table at its version."""
+    try:
+        yield
+    except TamisError as error:
+        main = getattr(sys.modules["__main__"], "__spec__", None)
+        if main is not None and main.name.startswith("pyspark."):
+            # What `spark.sql.execution.pyspark.udf.hideTraceback.enabled` sets. Workers end with an error, so that no
+            # function of the user runs with it.
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        if state is not None and isinstance(error, MissingFile):
+            raise make_missing_file_error(to_one_line(error), state) from None
+        if state is not None and isinstance(error, CorruptFile):
+            raise CorruptFile(f"{state}: {to_one_line(error)}") from None
+        raise
 
 
 def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
@@ -189,12 +212,15 @@ def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.Rec
     yield from run_tasks(groups, reader.read, reader.estimate_bytes)
 
 
-def build_arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title: str) -> Any:
+def build_arrow_frame(
+    spark: Any, source: TableSource, reader: TaskReader, tasks: Sequence[ScanTask], title: str
+) -> Any:
     """Return a lazy DataFrame of the filtered rows of tasks."""
     groups = serialize_task_groups(reader, tasks)
     given = pa.table([pa.array(range(len(groups)), pa.int32()), pa.array(groups, pa.binary())], schema=INPUT)
     # Spark shows the name in its plan.
-    runner = make_worker_function(__name__, read_batches.__name__, serialize_reader(reader), re.sub(r"\W+", "_", title))
+    name = re.sub(r"\W+", "_", title)
+    runner = make_worker_function(__name__, read_batches.__name__, serialize_reader(reader, source), name)
     frame = (
         spark.createDataFrame(given, to_spark_schema(INPUT))
         .repartitionById(max(1, len(groups)), "task")
@@ -258,9 +284,9 @@ def _bound_chunk(source: ParquetFile, task: ScanTask, leaf: int) -> int:
     return chunk.total_uncompressed_size * values
 
 
-def serialize_reader(reader: TaskReader) -> str:
+def serialize_reader(reader: TaskReader, source: TableSource) -> str:
     """Return the settings of a reader as JSON, for `read_packed`."""
-    return json.dumps(reader_to_json(reader), allow_nan=False)
+    return json.dumps({**reader_to_json(reader), "state": describe_state(source)}, allow_nan=False)
 
 
 def serialize_task_groups(reader: TaskReader, tasks: Iterable[ScanTask]) -> list[bytes]:
