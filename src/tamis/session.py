@@ -342,6 +342,9 @@ class Session(_Answering[Answer]):
             found = self._make_duckdb_query(query, args, rules)
             found.check()
             return cast(Answer, Query(found))
+        exact = self._run_case_sensitive(query, args)
+        if exact is not None:
+            return cast(Answer, exact)
         try:
             found = self._query(query, args, rules)
         except (ParseError, MissingValue):
@@ -355,6 +358,21 @@ class Session(_Answering[Answer]):
             return cast(Answer, found.to_spark(self._spark_session))
         found.check(only_if_doubtful=True)
         return cast(Answer, Query(found))
+
+    def _run_case_sensitive(self, query: str, arguments: Arguments | None) -> Any:
+        """Return Spark's DataFrame for a query in which the case of names matters; None for others."""
+        if self._spark_session is None or self._policies is not None or not isinstance(query, str):
+            return None
+        from tamis.query.catalog import VisibleTables
+        from tamis.query.engine import spark_queries
+
+        def make_frame(name: str) -> Any:
+            return self._query(f"SELECT * FROM {name}", None, True).to_spark(self._spark_session)
+
+        tables = VisibleTables(self._catalog, None, self._principal)
+        return spark_queries().make_case_sensitive_dataframe(
+            self._spark_session, query, arguments, tables, make_frame, self._catalog.check_spelling
+        )
 
     def _run_as_written(self, query: str) -> Any:
         """Return Spark's DataFrame for a query with unsupported syntax; None if Spark does not accept it either."""

@@ -453,8 +453,16 @@ class Commit:
 class HasCommits(Protocol):
     """A table whose format records what each version did."""
 
+    @property
+    def table_id(self) -> str | None:
+        """Return the id of the table, which another table at the same location does not have."""
+        ...
+
     def list_versions_after(self, version: int | None) -> Sequence[int]:
-        """Return the versions after one, up to this table's, from old to new; of None, all."""
+        """Return the versions after one, up to this table's, from old to new; of None, all.
+
+        Raise `VersionNotFound` if this table does not have that version.
+        """
         ...
 
     def read_commit(self, version: int) -> Commit:

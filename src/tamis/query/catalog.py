@@ -153,6 +153,11 @@ class Catalog:
                 return name, handle
         return None
 
+    def check_spelling(self, parts: Sequence[str]) -> None:
+        """Raise TableNotFound if a registered table has this name in another case."""
+        if self._spellings.get(fold_parts(parts), ".".join(parts)) != ".".join(parts):
+            raise self._make_not_found_error(parts)
+
     def _find_in_spark(self, parts: Sequence[str]) -> tuple[str, Handle] | None:
         """Return a view or table of the Spark session that no table of this session hides."""
         rows = None if self._find_frame is None else self._find_frame(parts)

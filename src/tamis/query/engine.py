@@ -111,6 +111,18 @@ class SparkQueries(Protocol):
     def find_table(self, spark: Any, parts: Sequence[str]) -> Any | None:
         """Return a view or table of the Spark session as a DataFrame; None if Spark has no table of this name."""
 
+    def make_case_sensitive_dataframe(
+        self,
+        spark: Any,
+        text: str,
+        arguments: Arguments | None,
+        tables: Tables,
+        make_frame: Callable[[str], Any],
+        check_name: Callable[[Sequence[str]], None],
+    ) -> Any | None:
+        """Return the DataFrame of a query whose names differ only by case, if the session is case-sensitive."""
+        ...
+
     def make_text_dataframe(self, spark: Any, text: str, find: Callable[[str], Any]) -> Any:
         """Return the DataFrame of a text that only Spark can read; None if Spark rejects it too."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tamis.errors import InvalidArgument, TypeMismatch, suggest_arguments
+from tamis.errors import InvalidArgument, TypeMismatch, UnknownColumn, suggest_arguments
 from tamis.expr.bind import bind, format_expression_position
 from tamis.expr.evaluate import can_evaluate
 from tamis.expr.functions.table import type_of
@@ -204,8 +204,7 @@ def make_predicate(
     """Build the predicate for a `where` argument, such as SQL text or a supported expression object.
 
     `handler` evaluates it over metadata, by default Arrow's. `partition_texts` are the names that a partition filter
-    may use. None means a file without partitions, whose columns have the values, and where a column that it lacks is
-    missing.
+    may use. None means a file without partitions, whose columns have the values.
     """
     handler = handler or ARROW
     given = to_expr(where)
@@ -356,9 +355,13 @@ def _make_text_resolver(schema: pa.Schema, table: str, known: Collection[str] | 
 
 
 def _read_text_of_column(name: str, schema: pa.Schema, table: str) -> Expr:
-    """Return the text of a column's values, which is missing if there is no such column."""
+    """Return the text of a column's values; raise an error if there is no such column, which may be in the path."""
     if not any(each.casefold() == name.casefold() for each in schema.names):
-        return Literal(None, STRING)
+        raise UnknownColumn(
+            f"no column {name!r} in {table}, as used in a partition filter. Files do not store partition columns: "
+            "prune the table with tamis.open(…).scan(…), or give schema= with the column if files lack it. "
+            f"Columns: {', '.join(schema.names)}"
+        )
     column = resolve(Name((resolve_column(name, schema.names, table),), exact=True), schema, table)
     is_plain = column.type is not None and is_text(column.type)
     return column if is_plain else Call("cast", (column, Literal("string", STRING)))

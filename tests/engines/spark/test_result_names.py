@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tamis
-from tamis.errors import EngineError
+from tamis.errors import EngineError, TableNotFound
 
 ROWS = pa.table({"k": [1, 2, 3], "v": ["a", "b", "c"], "Mixed": [4, 5, 6]})
 
@@ -27,6 +27,8 @@ QUERIES = [
     "WITH x AS (SELECT k, count(*) FROM {t} GROUP BY k) SELECT * FROM x",
     "SELECT k + 1 FROM {t} UNION ALL SELECT Mixed FROM {t}",
     "SELECT max(Mixed) - 1 FROM {t} WHERE k > 1 HAVING count(*) > 0",
+    "SELECT count(*) FROM {t} TABLESAMPLE (10 ROWS)",
+    "SELECT count(*), max(k) FROM {t} TABLESAMPLE (100 PERCENT)",
 ]
 
 
@@ -108,3 +110,65 @@ def test_names_in_another_case_are_unknown_in_a_case_sensitive_session(session: 
 def test_names_that_differ_by_case_are_two_columns_in_a_case_sensitive_session(session: Any) -> None:
     rows = session.sql("SELECT a, A FROM (SELECT k AS a, v AS A FROM own_rows WHERE Mixed = 5)").collect()
     assert [tuple(row) for row in rows] == [(2, "b")]
+
+
+@pytest.fixture
+def folded(any_spark: Any, tmp_path: Path) -> Any:
+    """A session with tables whose columns differ only by case."""
+    pq.write_table(
+        pa.table(
+            {
+                "a": [1, 2],
+                "A": [10, 20],
+                "st": pa.array([{"a": 5, "A": 50}, {"a": 6, "A": 60}]),
+            }
+        ),
+        tmp_path / "t.parquet",
+    )
+    pq.write_table(pa.table({"a": [1], "one": pa.array([{"a": 7}])}), tmp_path / "u.parquet")
+    found = tamis.connect(any_spark)
+    found.register("t", tmp_path / "t.parquet")
+    found.register("u", tmp_path / "u.parquet")
+    return found
+
+
+@pytest.mark.usefixtures("case_sensitive")
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT a, A FROM t WHERE A = 20", [(2, 20)]),
+        ("SELECT A FROM t WHERE a = 1", [(10,)]),
+        ("SELECT st.A FROM t WHERE st.a = 5", [(50,)]),
+        ("SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE A = 10)", [(1,)]),
+        ("SELECT count(*) AS n FROM t", [(2,)]),
+        ("SELECT a AS b, b AS B FROM (SELECT a, A AS b FROM t WHERE a = :a) x", [(1, 10)]),
+    ],
+)
+def test_spark_resolves_names_in_a_case_sensitive_session(folded: Any, query: str, rows: list[tuple[int, ...]]) -> None:
+    arguments = {"a": 1} if ":a" in query else None
+    assert [tuple(row) for row in folded.sql(query, arguments).collect()] == rows
+
+
+@pytest.mark.usefixtures("case_sensitive")
+@pytest.mark.parametrize("query", ["SELECT one.A FROM u", "WITH x AS (SELECT a FROM u) SELECT * FROM X"])
+def test_fields_and_tables_in_another_case_are_unknown_in_a_case_sensitive_session(folded: Any, query: str) -> None:
+    with pytest.raises(EngineError, match=r"No such struct field|cannot be found"):
+        folded.sql(query)
+
+
+@pytest.mark.usefixtures("case_sensitive")
+def test_a_registered_table_has_one_name_in_a_case_sensitive_session(folded: Any) -> None:
+    with pytest.raises(TableNotFound, match=r"no table 'T'.*Did you mean 't'"):
+        folded.sql("SELECT a FROM T")
+
+
+@pytest.mark.usefixtures("case_sensitive")
+def test_spark_reads_files_with_exact_names_in_a_case_sensitive_session(any_spark: Any, file: Path) -> None:
+    scan = tamis.open(file).scan("k > 1", columns=["v", "Mixed"])
+    frame = scan.to_spark(any_spark)
+    expected = scan.to_spark(any_spark, reader="arrow")
+    assert sorted(frame.collect()) == sorted(expected.collect())
+    if hasattr(frame, "_jdf"):
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        assert "FileScan parquet" in plan
+        assert "MapInArrow" not in plan

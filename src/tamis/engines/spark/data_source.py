@@ -17,7 +17,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from tamis.engines.spark.handler import quote_name
 from tamis.engines.spark.sessions import check_session, translate_errors
 from tamis.engines.spark.spark_types import convert_rows, to_requested_schema, to_row_schema, to_spark_schema
-from tamis.engines.spark.worker import read_packed, serialize_reader, serialize_task_groups
+from tamis.engines.spark.worker import raise_in_one_line, read_packed, serialize_reader, serialize_task_groups
 from tamis.errors import (
     ExpressionError,
     InvalidArgument,
@@ -48,10 +48,19 @@ from tamis.expr.nodes import FALSE, TRUE, Call, Name, Unbound, not_
 from tamis.expr.sql.parse import parse_sql
 from tamis.expr.wire.expression_json import expression_from_json, expression_to_json
 from tamis.formats.open_source import open_source
-from tamis.formats.source import LEVELS, HasCommits, TableSource, Versioned, make_table_predicate, name_state
+from tamis.formats.source import (
+    LEVELS,
+    HasCommits,
+    TableSource,
+    Versioned,
+    make_table_predicate,
+    name_state,
+    to_single_array,
+)
+from tamis.formats.time_travel import to_milliseconds
 from tamis.index.finding import find_index
 from tamis.scan.planning.task_data import get_task_reader
-from tamis.scan.scan import Scan, ScanRequest, make_scan
+from tamis.scan.scan import Scan, ScanRequest, get_planner, make_scan
 from tamis.skipping.predicate import Predicate
 
 
@@ -62,13 +71,16 @@ class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look i
     def name(cls) -> str:
         return "tamis"
 
+    @raise_in_one_line()
     def schema(self) -> StructType:
         return to_spark_schema(to_row_schema(SourceOptions.of(self.options).open().schema))
 
+    @raise_in_one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         options = SourceOptions.of(self.options)
         return PushdownReader(options, schema) if options.pushdown else PlainReader(options, schema)
 
+    @raise_in_one_line()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         return StreamReader(SourceOptions.of(self.options), schema)
 
@@ -83,6 +95,7 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
         self.pushed: list[dict[str, Any]] = []
         self.limit: int | None = None
 
+    @raise_in_one_line()
     def partitions(self) -> Sequence[InputPartition]:
         table = self.options.open()
         where: list[Any] = [expression_from_json(each) for each in self.pushed]
@@ -98,7 +111,7 @@ class PlainReader(DataSourceReader):  # type: ignore[misc]
 def make_partitions(scan: Scan, limit: int | None = None) -> list[InputPartition]:
     """Return the tasks of a scan, packed as Spark sends them to the processes that read."""
     reader = get_task_reader(scan)
-    text = serialize_reader(reader)
+    text = serialize_reader(reader, get_planner(scan).source)
     packed = serialize_task_groups(reader, limit_tasks(scan.plan().tasks, limit))
     return [InputPartition((text, each)) for each in packed]
 
@@ -118,57 +131,151 @@ def _parse_schema(text: str) -> StructType:
 
 # --- Streams --------------------------------------------------------------------------------------------------------
 #
-# An offset names the last version whose rows were read: `{"version": 17, "whole": false}`. Spark stores it in the
-# checkpoint of the query, and repeats a failed batch with the same two offsets. The rows between two versions never
-# change, so each row is read once. `whole` is the state before the first batch: that batch reads the table as it is at
-# its end, unless `starting_version` asks for the rows of one version and later ones.
+# A stream reads the files of the table as it first sees it, then those that each later version added. Files have an
+# order, that of their paths, so that a batch may end between two of them. Spark stores an offset in the checkpoint of
+# the query for each batch, and repeats a failed batch with the same two offsets; the rows between two offsets never
+# change, so each row is read once.
+#
+# | offset                                                | what was read                                    |
+# |-------------------------------------------------------|--------------------------------------------------|
+# | `{"version": null, "whole": true, "files": null, …}`  | nothing                                          |
+# | `{"version": 17, "whole": true, "files": 40, …}`      | the first 40 files of the table at version 17    |
+# | `{"version": 17, "whole": false, "files": null, …}`   | all versions up to 17                            |
+# | `{"version": 18, "whole": false, "files": 3, …}`      | all before 18, and the first 3 files it added    |
+#
+# `table` is the id of the table: versions of another table at the same place mean nothing.
 
 
-class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
+@dataclass(frozen=True)
+class Offset:
+    """What a stream has read of a table."""
+
+    version: int | None
+    whole: bool
+    files: int | None
+    table: str | None
+
+    @staticmethod
+    def parse(given: Mapping[str, Any]) -> Offset:
+        # Earlier versions wrote neither files nor the table.
+        return Offset(given["version"], given["whole"], given.get("files"), given.get("table"))
+
+    def is_at(self, other: Offset) -> bool:
+        """Return whether two offsets of a table mean the same rows."""
+        return (self.version, self.whole, self.files) == (other.version, other.whole, other.files)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The files of the table as the stream first sees it, or those that a version added, after those that were read."""
+
+    version: int
+    whole: bool
+    read: int
+    """How many files came before."""
+    paths: pa.Array | None
+    """None for all files of the table."""
+
+    def cut(self, most: int) -> Step:
+        return replace(self, paths=None if self.paths is None else self.paths[:most])
+
+
+HAS_READ_LIMITS = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
+"""PySpark 4.1 asks a Python data source for all rows at once."""
+
+if HAS_READ_LIMITS:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+else:
+    SupportsTriggerAvailableNow = object
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads the rows that were added to a table since a version."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self.options = options
         self.schema_text = schema.json()
+        self.last: Offset | None = None
+        """What a query with the trigger "available now" reads at most."""
+        if options.max_files_per_trigger is not None and not HAS_READ_LIMITS:
+            raise UnsupportedFeature("the option max_files_per_trigger needs PySpark 4.2 or newer")
         table = self._open()
         columns = to_row_schema(table.schema).names
         self.has_all_columns = schema.fieldNames() == columns
 
+    @raise_in_one_line()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
-        start = self.options.starting_version
-        if start is None:
-            return {"version": None, "whole": True}
         table = self._open()
-        versions = [None, *table.list_versions_after(None)]
-        if start not in versions:
-            raise VersionNotFound(
-                f"starting_version {start} is not a version of {table.name}. Versions: {versions[1]} to {versions[-1]}"
-                if len(versions) > 1
-                else f"starting_version {start}: {table.name} has no version yet"
-            )
-        return {"version": versions[versions.index(start) - 1], "whole": False}
-
-    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
-        version = self._open().version
-        return {"version": version, "whole": version is None}
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        table = self._open()
-        if table.version != end["version"]:
-            table = table.at(str(end["version"]))
-        self._check_columns(table)
-        if start["whole"]:
-            return make_partitions(self._make_scan(table))
-        found = []
-        for version in table.list_versions_after(start["version"]):
-            commit = table.read_commit(version)
-            if commit.changes_rows and not self.options.skip_change_commits:
-                raise UnsupportedFeature(
-                    f"version {version} of {table.name} changed or deleted rows that the stream has read. Use the "
-                    "option skip_change_commits to pass over such versions, or start again without the checkpoint"
+        found = Offset(None, whole=True, files=None, table=table.table_id)
+        start, timestamp = self.options.starting_version, self.options.starting_timestamp
+        if start is not None and timestamp is not None:
+            raise InvalidArgument("starting_version and starting_timestamp exclude each other: give one of them")
+        if timestamp is not None:
+            start = _find_version_since(table, timestamp)
+        if start is not None:
+            versions = [None, *table.list_versions_after(None)]
+            if start not in versions:
+                raise VersionNotFound(
+                    f"starting_version {start} is not a version of {table.name}. Versions: {versions[1]} to "
+                    f"{versions[-1]}"
+                    if len(versions) > 1
+                    else f"starting_version {start}: {table.name} has no version yet"
                 )
-            if len(commit.added) and not commit.changes_rows:
-                found += make_partitions(self._make_scan(table, version, commit.added))
+            found = replace(found, version=versions[versions.index(start) - 1], whole=False)
+        return asdict(found)
+
+    @raise_in_one_line()
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: Any = None
+    ) -> dict[str, Any]:
+        """Return the offset of all rows, or of as many files after `start` as a limit allows.
+
+        PySpark 4.1 passes no arguments.
+        """
+        table = self._open()
+        last = self.last or _find_last_offset(table)
+        if start is None:
+            return asdict(last)
+        begin = Offset.parse(start)
+        self._check_table(table, begin)
+        left: int | None = getattr(limit, "max_files", None)
+        if left is not None and last.version is not None:
+            for step in self._list_steps(table, begin, last.version):
+                count = 0 if step.paths is None else len(step.paths)
+                if count > left:
+                    return asdict(Offset(step.version, step.whole, step.read + left, table.table_id))
+                left -= count
+        # Spark compares the texts of offsets.
+        return start if begin.is_at(last) else asdict(last)
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+        most = self.options.max_files_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+    @raise_in_one_line()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read no later versions than the newest of this time."""
+        self.last = _find_last_offset(self._open())
+
+    @raise_in_one_line()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []  # a restarted query asks for what it has read, which may be gone
+        table = self._open()
+        begin, last = Offset.parse(start), Offset.parse(end)
+        self._check_table(table, begin)
+        self._check_table(table, last)
+        self._check_columns(table)
+        if last.version is None:
+            return []
+        found = []
+        for step in self._list_steps(table, begin, last.version, with_all=last.files is None):
+            if last.files is not None and (step.version, step.whole) == (last.version, last.whole):
+                step = step.cut(last.files - step.read)
+            if step.paths is None or len(step.paths):
+                found += make_partitions(self._make_scan(table, step))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -188,20 +295,53 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
             )
         return table
 
-    def _make_scan(self, table: Any, version: int | None = None, added: pa.Array | None = None) -> Scan:
-        """Return the scan of a table, or of the files that one version added to it."""
+    def _list_steps(self, table: Any, begin: Offset, last: int, *, with_all: bool = False) -> Iterator[Step]:
+        """Yield the steps from an offset to a version. `with_all` allows a step that does not list its files."""
+        version, read = begin.version, begin.files or 0
+        versions = []
+        if begin.whole:
+            version = last if version is None else version
+            is_all = with_all and not read
+            yield Step(version, True, read, None if is_all else _list_paths(_open_at(table, version))[read:])
+            read = 0
+        elif version is not None and begin.files is not None:
+            versions = [version]
+        versions += table.list_versions_after(version)
+        for each in versions[: versions.index(last) + 1 if last in versions else 0]:
+            commit = table.read_commit(each)
+            if commit.changes_rows and not self.options.skip_change_commits:
+                raise UnsupportedFeature(
+                    f"version {each} of {table.name} changed or deleted rows that the stream has read. Use the "
+                    "option skip_change_commits to pass over such versions, or start again without the checkpoint"
+                )
+            yield Step(each, False, read, commit.added.sort()[read:] if not commit.changes_rows else commit.added[:0])
+            read = 0
+
+    def _make_scan(self, table: Any, step: Step) -> Scan:
+        """Return the scan of the files of a step."""
         where = None if self.options.filter is None else parse_sql(self.options.filter)
         request = ScanRequest.parse(where, resolve_schema_columns(_parse_schema(self.schema_text), table), None)
-        if added is None:
+        then = _open_with_files_of(table, step)
+        if step.paths is None and then is table:
             return make_scan(table, request)
-        then = table.at(str(version))
         # A filter may use columns that the table did not have then.
         is_same = then.schema.equals(table.schema)
         predicate = make_table_predicate(where, table) if is_same else Predicate(TRUE)
         listing = then.list_files(predicate, LEVELS if is_same else ())
-        is_added = np.asarray(pc.is_in(listing.files["path"], value_set=added))
-        chosen = replace(listing.take(np.flatnonzero(is_added)), matched=None)
+        if step.paths is not None:
+            listing = listing.take(np.flatnonzero(np.asarray(pc.is_in(listing.files["path"], value_set=step.paths))))
+        chosen = replace(listing, matched=None)
         return make_scan(table, request, lambda _: chosen)
+
+    def _check_table(self, table: Any, offset: Offset) -> None:
+        if offset.table is not None and table.table_id is not None and offset.table != table.table_id:
+            raise VersionNotFound(
+                f"{table.name} is not the table that the stream has read: its id was {offset.table}, and is "
+                f"{table.table_id}, so it was replaced. Start again with a new checkpoint"
+            )
+        if offset.version is not None:
+            # It raises an error if the table does not have this version, as after it was rolled back.
+            table.list_versions_after(offset.version)
 
     def _check_columns(self, table: TableSource) -> None:
         known = _parse_schema(self.schema_text).fieldNames()
@@ -212,6 +352,51 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
             )
 
 
+def _find_last_offset(table: Any) -> Offset:
+    return Offset(table.version, whole=table.version is None, files=None, table=table.table_id)
+
+
+def _find_version_since(table: Any, timestamp: str) -> int:
+    """Return the first version that was committed at a timestamp or later."""
+    wanted = to_milliseconds(timestamp)
+    history = table.history()
+    versions = history.column(0).to_pylist()[::-1]
+    times = history["timestamp"].cast(pa.int64()).to_pylist()[::-1]
+    found = next((number for number, time in enumerate(times) if time is not None and time >= wanted), None)
+    if found is None:
+        raise VersionNotFound(f"no version of {table.name} was committed at {timestamp} or later")
+    if found == 0 and next(iter(table.list_versions_after(None))) != versions[0]:
+        raise VersionNotFound(
+            f"the commits of {table.name} before version {versions[0]} were cleaned up, and some of them may be of "
+            f"{timestamp} or later. Use starting_version={versions[0]}"
+        )
+    return int(versions[found])
+
+
+def _open_at(table: Any, version: int) -> Any:
+    return table if table.version == version else table.at(str(version))
+
+
+def _open_with_files_of(table: Any, step: Step) -> Any:
+    """Return the table at the version of a step; or the table itself, if it has these files as that version has them.
+
+    The log may be cleaned up so far that the commits after a version exist, but not all that make up the version.
+    """
+    try:
+        return _open_at(table, step.version)
+    except VersionNotFound:
+        later = table.list_versions_after(step.version)
+        if step.whole or step.paths is None or any(table.read_commit(each).changes_rows for each in later):
+            raise
+        if not pc.all(pc.is_in(step.paths, value_set=_list_paths(table)), min_count=0).as_py():
+            raise
+        return table
+
+
+def _list_paths(table: Any) -> pa.Array:
+    return to_single_array(table.list_files(Predicate(TRUE), ()).files["path"]).sort()
+
+
 class NoRows(DataSource):  # type: ignore[misc]
     """A source without rows, whose size Spark does not know: see `sessions.hide_size`."""
 
@@ -219,6 +404,7 @@ class NoRows(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         return "tamis_no_rows"
 
+    @raise_in_one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         return NoRowsReader()
 
@@ -233,6 +419,7 @@ class NoRowsReader(DataSourceReader):  # type: ignore[misc]
 class PushdownReader(PlainReader):
     """Accepts each of Spark's filters that the table supports: for a single query."""
 
+    @raise_in_one_line()
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         table = self.options.open()
         # This query must not see commits between this call and the next one.
@@ -316,6 +503,8 @@ def resolve_schema_columns(schema: StructType, table: TableSource) -> list[str]:
 # | `merge_schema`, `allow_outside`, `relocate`, `partitioning.…` | as the arguments of `tamis.open` of these names |
 # | `int96`                       | `instant` or `local`, as the argument of `tamis.open`               |
 # | `starting_version`            | of a stream: the first version or snapshot whose new rows are read  |
+# | `starting_timestamp`          | of a stream: the same, of the first version at or after a timestamp |
+# | `max_files_per_trigger`       | of a stream: a batch reads at most so many files                    |
 # | `skip_change_commits`         | `true`: a stream passes over versions that changed or deleted rows  |
 # | `storage.…`                   | a storage option, such as `storage.aws_region`                      |
 #
@@ -337,6 +526,8 @@ _NAMES = (
     "relocate",
     "int96",
     "starting_version",
+    "starting_timestamp",
+    "max_files_per_trigger",
     "skip_change_commits",
 )
 _STORAGE, _CATALOG, _PARTITIONING = "storage.", "catalog.", "partitioning."
@@ -368,6 +559,8 @@ class SourceOptions:
     int96: Any = "instant"
     starting_version: int | None = None
     skip_change_commits: bool = False
+    starting_timestamp: str | None = None
+    max_files_per_trigger: int | None = None
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SourceOptions:
@@ -414,6 +607,8 @@ class SourceOptions:
             str(given.get("int96", "instant")).strip().lower(),
             _parse_number(given, "starting_version"),
             _parse_boolean(given, "skip_change_commits", default=False),
+            given.get("starting_timestamp"),
+            _parse_number(given, "max_files_per_trigger", least=1),
         )
 
     def open(self) -> TableSource:
@@ -461,10 +656,11 @@ def _parse_boolean(given: Mapping[str, Any], name: str, *, default: bool) -> boo
     return found
 
 
-def _parse_number(given: Mapping[str, Any], name: str) -> int | None:
+def _parse_number(given: Mapping[str, Any], name: str, least: int = 0) -> int | None:
     value = given.get(name)
-    if value is not None and not str(value).strip().isdigit():
-        raise InvalidArgument(f"the option {name} must be a nonnegative integer, found {value!r}")
+    if value is not None and not (str(value).strip().isdigit() and int(value) >= least):
+        kind = "a positive" if least else "a nonnegative"
+        raise InvalidArgument(f"the option {name} must be {kind} integer, found {value!r}")
     return None if value is None else int(value)
 
 

@@ -19,9 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.engines.spark.jobs import SparkEngine, balance_tasks
-from tamis.engines.spark.sessions import hide_size
+from tamis.engines.spark.sessions import describe_state, hide_size, name_table_at_version
 from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
-from tamis.engines.spark.worker import LARGEST, SMALLEST, TARGET_TASKS, make_worker_function, read_tasks
+from tamis.engines.spark.worker import (
+    LARGEST,
+    SMALLEST,
+    TARGET_TASKS,
+    make_worker_function,
+    raise_in_one_line,
+    read_tasks,
+)
 from tamis.formats.jobs import SMALL_READ, Arguments, Item, Job, can_serialise, find_function, read_table
 from tamis.formats.listing_parts import DeletesFunction, ListFunction, ListingJob, ListsInParts, ReadsDeletedRows
 from tamis.formats.source import FileListing
@@ -71,7 +78,9 @@ def _read_chunks(spark: Any, planner: ScanPlanner, size: int, make_chunks: Calla
     per_task = min(LARGEST, max(SMALLEST, size // TARGET_TASKS))
     schema = to_spark_schema(to_row_schema(planner.reader.output_schema))
     frame = make_chunks(per_task // CHUNKS_PER_TASK).repartition(max(1, -(-size // per_task)))
-    runner = _make_runner(read_chunks, _describe_reading(planner), f"tamis: read {planner.source.name}")
+    runner = _make_runner(
+        read_chunks, _describe_reading(planner), f"tamis: read {name_table_at_version(planner.source)}"
+    )
     # Spark knows the size of the list of parts only, and would broadcast all rows.
     found = hide_size(spark, frame.mapInArrow(runner, schema))
     # Spark's limits are 32-bit integers.
@@ -151,6 +160,7 @@ def _describe_reading(planner: ScanPlanner) -> dict[str, Any]:
     deletes = source.describe_deletes() if isinstance(source, ListsInParts) else None
     return {
         **reader_to_json(planner.reader),
+        "state": describe_state(source),
         "planner": planner_to_json(planner.get_slice_planner(planner.projection, to_pages=True)),
         "deletes": None if deletes is None else [deletes[0], json.dumps(dict(deletes[1]), allow_nan=False)],
     }
@@ -191,9 +201,10 @@ def read_chunks(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     schema = to_row_schema(reader.output_schema)
     chunks = (chunk for batch in batches for chunk in batch.column("files").to_pylist())
     for chunk in chunks:
-        listing = table_to_listing(read_table(chunk), len(planner.predicate.conjuncts))
-        for found in read_tasks(reader, _plan_tasks(planner, reader, deletes, listing)):
-            yield convert_rows(found, schema)
+        with raise_in_one_line(arguments["state"]):
+            listing = table_to_listing(read_table(chunk), len(planner.predicate.conjuncts))
+            for found in read_tasks(reader, _plan_tasks(planner, reader, deletes, listing)):
+                yield convert_rows(found, schema)
 
 
 def _make_deletes_reader(arguments: Arguments) -> ReadsDeletedRows | None:

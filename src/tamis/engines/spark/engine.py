@@ -33,10 +33,18 @@ from tamis.engines.spark.queries import (
     check_query,
     find_time_zone,
     is_ansi,
+    make_case_sensitive_dataframe,
     make_query_dataframe,
     make_text_dataframe,
 )
-from tamis.engines.spark.sessions import check_session, is_connect, translate_errors
+from tamis.engines.spark.sessions import (
+    check_session,
+    is_case_sensitive,
+    is_connect,
+    name_table_at_version,
+    remember_state,
+    translate_errors,
+)
 from tamis.engines.spark.spark_types import to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import build_arrow_frame
 from tamis.errors import InvalidArgument, to_one_line
@@ -100,7 +108,11 @@ def build_frame(spark: Any, wanted: ScanRequest, reader: str) -> Any:
     frames += [own.frame(files) for files in for_spark]
     tasks = [task for planned in for_tasks for task in planned.tasks()]
     if tasks:
-        frames.append(build_arrow_frame(spark, wanted.reader, tasks, f"tamis: read {wanted.source.name}"))
+        frames.append(
+            build_arrow_frame(
+                spark, wanted.source, wanted.reader, tasks, f"tamis: read {name_table_at_version(wanted.source)}"
+            )
+        )
     if not frames:
         return spark.createDataFrame([], schema)
     found = reduce(lambda one, other: one.unionAll(other), frames)
@@ -127,7 +139,13 @@ def _assign_files(
     if is_for_spark and can_scan_natively(spark, wanted.source, needed) and own.can_test():
         deletes = _find_delete_sets(wanted)
         compared = (path for each in deletes.sets for deleted in each for path in deleted.columns)
-        readable = find_native_files(wanted.source, listing.files, (*needed, *compared), SparkEngine(spark))
+        readable = find_native_files(
+            wanted.source,
+            listing.files,
+            (*needed, *compared),
+            SparkEngine(spark),
+            is_case_sensitive=is_case_sensitive(spark),
+        )
         field_set = np.where(deletes.set_of_file == NOT_READABLE, NOT_READABLE, readable.field_set)
         readable = replace(readable, field_set=field_set)
     readable, deleted = _find_deleted_rows(wanted, readable)
@@ -251,6 +269,7 @@ __all__ = [
     "find_frame_schema",
     "find_table",
     "get_settings",
+    "make_case_sensitive_dataframe",
     "make_dataframe",
     "make_files_dataframe",
     "make_text_dataframe",
@@ -296,6 +315,7 @@ def make_dataframe(spark: Any, planner: ScanPlanner, reader: str) -> Any:
     check_session(spark)
     if reader not in READERS:
         raise InvalidArgument(f"no reader {reader!r}. Readers: {', '.join(READERS)}")
+    remember_state(planner.source)
     with planner.name_version_of_missing_file(), translate_errors(f"tamis: read {planner.source.name}"):
         found = None if reader == SPARK else build_distributed_frame(spark, planner)
         if found is not None:

@@ -53,6 +53,9 @@ from tamis.scan.planning.physical_names import (
 from tamis.scan.planning.projection import Path, narrow_schema
 from tamis.skipping.predicate import Predicate
 
+_METADATA = "_metadata"
+"""Spark's own column of files, which one of the same name hides."""
+
 _SCHEMES = {"s3": "s3a"}
 """Spark's schemes for the object stores that it reads in the same way as Tamis."""
 
@@ -61,8 +64,6 @@ def can_scan_natively(spark: Any, source: TableSource, needed: Sequence[Path]) -
     """Return whether a native scan returns the same values for the needed columns as Tamis does."""
     if _choose_path_prefix(source.storage) is None:
         return False
-    if str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
-        return False  # Spark would not find a column whose case differs in a file
     if str(spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false")).lower() == "true":
         return False  # INT96 timestamps would shift by the session's time zone, except those written by Spark
     if len({name.casefold() for name in source.schema.names}) < len(source.schema.names):
@@ -125,7 +126,9 @@ class NativeScan:
         own = (self._to_logical_column(field, stored.fields.get(field.name)) for field in of_files)
         values = to_row_schema(narrow_schema(needed, [(name,) for name in partitions]))
         base = find_base_path(listing, values, self._source.partition_columns) if partitions else None
-        schema = pa.schema([*read, *values]) if base is not None else read
+        # Files with other names or types are read by those of their columns that are needed.
+        known = self._add_other_columns(read) if read.equals(of_files) else read
+        schema = pa.schema([*known, *values]) if base is not None else known
         columns = (base, schema.to_string())
         frame = _read_once(self._spark, listing.files, columns, lambda: self._read(paths, schema, base))
         if files.deleted_rows is not None:
@@ -139,6 +142,19 @@ class NativeScan:
         if residual is not None:
             frame = frame.where(self.condition(residual))
         return self._project(frame, needed)
+
+    def _add_other_columns(self, read: pa.Schema) -> pa.Schema:
+        """Return the columns of the files with all others that Spark knows.
+
+        Spark prunes them, so that it knows which share of the files is read; and queries share the relation.
+        """
+        names = set(self._source.partition_columns)
+        known = [each for each in self._source.schema if each.name not in names and _is_stored_alike(each.type)]
+        others = to_row_schema(pa.schema([each for each in known if each.name not in read.names]))
+        own = [others.field(each.name) for each in known if each.name in others.names and each.name != _METADATA]
+        needed = {each.name: each for each in read}
+        order = {name: number for number, name in enumerate(self._source.schema.names)}
+        return pa.schema(sorted([*needed.values(), *own], key=lambda each: order[each.name]))
 
     def _leave_out_values(self, frame: Any, deleted: DeletedValues) -> Any:
         """Return the rows that differ from each deleted one in some compared column."""
@@ -533,11 +549,13 @@ class NativeFiles:
         return NativeFiles(np.full(count, NOT_READABLE), ())
 
 
-def find_native_files(source: TableSource, files: pa.Table, needed: Sequence[Path], engine: Engine) -> NativeFiles:
+def find_native_files(
+    source: TableSource, files: pa.Table, needed: Sequence[Path], engine: Engine, *, is_case_sensitive: bool = False
+) -> NativeFiles:
     """Return which files a native scan reads correctly.
 
     These have paths without special characters. Delta's writers guarantee names and types, unless a column was
-    widened; for other files, the footers tell them.
+    widened; for other files, and for the case of names in a case-sensitive session, the footers tell them.
     """
     paths = [path for path in needed if path[0] not in source.partition_columns]
     schema = narrow_schema(source.schema, paths)
@@ -545,7 +563,7 @@ def find_native_files(source: TableSource, files: pa.Table, needed: Sequence[Pat
     if pc.count_distinct(files["path"]).as_py() < len(files):
         # Rows of native scans are told apart by the paths of their files.
         return NativeFiles.none(len(files))
-    if isinstance(source, HasStoredTypes) and source.has_uniform_files:
+    if isinstance(source, HasStoredTypes) and source.has_uniform_files and not is_case_sensitive:
         fields = _map_to_physical_fields(source.field_names, schema)
         if fields is None:
             return NativeFiles.none(len(is_plain))

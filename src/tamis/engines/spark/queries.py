@@ -19,10 +19,17 @@ from tamis import types
 from tamis.engines.duckdb.run.run_plan import find_leaf_schema, read_leaf
 from tamis.engines.spark.handle_frames import aggregate_rows, answer_aggregation, build_handle_frame, cut_rows, to_frame
 from tamis.engines.spark.handler import quote_name
-from tamis.engines.spark.sessions import check_session, hide_size, list_spark_exceptions
+from tamis.engines.spark.jobs import name_jobs
+from tamis.engines.spark.sessions import (
+    check_session,
+    hide_size,
+    is_case_sensitive,
+    list_spark_exceptions,
+    translate_errors,
+)
 from tamis.engines.spark.spark_types import convert_rows, to_ddl, to_row_schema, to_spark_schema
 from tamis.engines.spark.worker import INPUT, make_worker_function, pack_tasks, read_tasks, serialize_tasks
-from tamis.errors import AccessDenied, EngineError, to_one_line
+from tamis.errors import AccessDenied, EngineError, TamisError, to_one_line
 from tamis.expr.functions.table import FUNCTIONS, type_of
 from tamis.expr.nodes import Call, Expr, Literal, split_conjuncts, transform
 from tamis.expr.sql.dialect import SparkCalls
@@ -47,7 +54,9 @@ from tamis.query.policies.protected_reading import (
 )
 from tamis.query.query import CompiledQuery
 from tamis.query.rules.joins.prune_with_dynamic_filters import apply_dynamic_filters
-from tamis.query.sql.tables_in_text import find_tables_in_text
+from tamis.query.sql.parameters import index_by_name
+from tamis.query.sql.sources import Tables
+from tamis.query.sql.tables_in_text import TablesInText, find_tables_in_text
 from tamis.scan.planning.scan_planner import ScanPlanner
 from tamis.scan.planning.task_data import reader_from_json, reader_to_json, tasks_from_table
 from tamis.scan.reading.residual import Residual
@@ -200,7 +209,10 @@ def make_query_dataframe(spark: Any, query: CompiledQuery) -> Any:
     from pyspark.errors import AnalysisException, ParseException
 
     def run(plan: Node, most_rows: int) -> pa.Table | None:
-        rows = _build_frame(spark, query, plan).limit(most_rows + 1).toArrow()
+        frame = _build_frame(spark, query, plan).limit(most_rows + 1)
+        title = "tamis: read the small side of a join"
+        with translate_errors(title), name_jobs(spark, title):
+            rows = frame.toArrow()
         return None if rows.num_rows > most_rows else rows
 
     try:
@@ -211,7 +223,8 @@ def make_query_dataframe(spark: Any, query: CompiledQuery) -> Any:
         logger.info("Spark rejects the plan, so the query runs as text: %s", to_one_line(error))
     try:
         # Spark may still accept the text of the query.
-        return _rename_columns(_build_frame(spark, query, query.plain.plan), query.plain.names)
+        frame = _build_frame(spark, query, query.plain.plan)
+        return _rename_columns(frame, _find_spark_names(spark, query) or query.plain.names)
     except (AnalysisException, ParseException) as error:
         raise query.make_rejection_error(error, _make_engine_error) from error
 
@@ -241,27 +254,42 @@ def _find_spark_names(spark: Any, query: CompiledQuery) -> Sequence[str] | None:
     """
     from pyspark.errors import AnalysisException
 
-    is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    may_differ = is_case_sensitive(spark)
     found = find_tables_in_text(query.text, query.tables)
-    if found is None or not (is_case_sensitive or any(_may_be_named(each, query.names) for each in found.outputs)):
+    if found is None or not (may_differ or any(_may_be_named(each, query.names) for each in found.outputs)):
         return None
-    fragments: list[str] = []
-    offset = 0
-    for table in found.tables:
-        # A subquery costs one call of the JVM; an empty DataFrame for each table would cost dozens.
-        alias = "" if table.has_alias else f" AS {quote_name(table.name)}"
-        fragments += [found.text[offset : table.start], f"({_write_empty_table(table.schema)}){alias}"]
-        offset = table.end
-    text = "".join([*fragments, found.text[offset:]])
+    # A subquery costs one call of the JVM; an empty DataFrame for each table would cost dozens.
+    text = _replace_tables(found, [f"({_write_empty_table(table.schema)})" for table in found.tables], str)
     try:
         names: list[str] = spark.sql(text, query.arguments or None).columns
     except list_spark_exceptions() as error:
-        is_unresolved = isinstance(error, AnalysisException) and "UNRESOLVED_COLUMN" in str(error)
-        if is_case_sensitive and is_unresolved:
+        is_unresolved = isinstance(error, AnalysisException) and _UNRESOLVED.search(str(error))
+        if may_differ and is_unresolved:
             raise query.make_rejection_error(error, _make_engine_error) from error
         logger.debug("Spark cannot name the columns of the text: %s", to_one_line(error))
         return None
     return names if query.names is None or len(names) == len(query.names) else None
+
+
+_UNRESOLVED = re.compile(r"UNRESOLVED_COLUMN|FIELD_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND")
+
+
+def _replace_tables(found: TablesInText, replacements: Sequence[str], write: Callable[[str], str]) -> str:
+    """Return the text with other tables, under the same names. `write` writes the text between them."""
+    fragments: list[str] = []
+    offset = 0
+    for table, replacement in zip(found.tables, replacements, strict=True):
+        # A sample stands before the alias.
+        sampled = None if table.has_alias else _SAMPLE.match(found.text, table.end)
+        end = table.end if sampled is None else sampled.end()
+        alias = "" if table.has_alias else f" AS {quote_name(table.name)}"
+        sample = write(found.text[table.end : end])
+        fragments += [write(found.text[offset : table.start]), replacement, sample, alias]
+        offset = end
+    return "".join([*fragments, write(found.text[offset:])])
+
+
+_SAMPLE = re.compile(r"\s*TABLESAMPLE\s*\([^()]*\)(?:\s*REPEATABLE\s*\([^()]*\))?", re.IGNORECASE)
 
 
 def _write_empty_table(schema: pa.Schema) -> str:
@@ -360,6 +388,82 @@ def _build_leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> 
 def _build_empty_leaf(spark: Any, leaf: Node, connectors: Mapping[str, Connector]) -> Any:
     schema = leaf.rows.schema if isinstance(leaf, Values) else find_leaf_schema(leaf, connectors)
     return to_frame(spark, schema.empty_table(), [output.name for output in get_outputs(leaf)])
+
+
+# --- Case-sensitive sessions ------------------------------------------------------------------------------------------
+#
+# Tamis resolves names without regard to case. Where no two names of a query and its tables differ only by case, each
+# name means the same with regard to it, or nothing. All other queries are Spark's to resolve, over whole tables.
+
+
+def make_case_sensitive_dataframe(
+    spark: Any,
+    text: str,
+    arguments: Mapping[str, Any] | Sequence[Any] | None,
+    tables: Tables,
+    make_frame: Callable[[str], Any],
+    check_name: Callable[[Sequence[str]], None],
+) -> Any | None:
+    """Return the DataFrame of a query in a case-sensitive session, if some of its names differ only by case.
+
+    None for all other queries and sessions. `make_frame` returns the rows of a table by its name in SQL; `check_name`
+    raises an error for a table that has another spelling.
+    """
+    check_session(spark)
+    if not is_case_sensitive(spark):
+        return None
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        found = find_tables_in_text(text, tables)
+    except TamisError as error:
+        logger.debug("the query is checked without regard to case first: %s", error)
+        return None
+    if found is None:
+        return None
+    for table in found.tables:
+        tokens = SparkCalls().tokenize(found.text[table.start : table.end])
+        check_name([token.text for token in tokens if token.token_type != TokenType.DOT])
+    if not _has_names_that_differ_by_case(found):
+        return None
+    frames = {
+        f"table_{number}": make_frame(found.text[table.start : table.end])
+        for number, table in enumerate(found.tables, start=1)
+    }
+    written = _replace_tables(found, [f"{{{name}}}" for name in frames], escape_braces if frames else str)
+    try:
+        rows = spark.sql(written, index_by_name(arguments) or None, **frames)
+        _ = rows.columns
+    except ParseException:
+        return None  # it has something that only Tamis reads
+    except AnalysisException as error:
+        # The plan follows.
+        raise _make_engine_error(str(error).splitlines()[0].rstrip(";")) from error
+    logger.info("names of the query differ only by case, so Spark runs its text over whole tables")
+    return rows
+
+
+def _has_names_that_differ_by_case(found: TablesInText) -> bool:
+    tokens = SparkCalls().tokenize(found.text)
+    known = {name for table in found.tables for name in _list_names(table.schema)}
+    folded = {name.casefold() for name in known}
+    for number, token in enumerate(tokens):
+        is_call = number + 1 < len(tokens) and tokens[number + 1].token_type == TokenType.L_PAREN
+        is_name = token.token_type == TokenType.IDENTIFIER or (token.token_type == TokenType.VAR and not is_call)
+        # Words of the language may be names of columns, too. Functions have one name in any case.
+        is_column = token.token_type != TokenType.STRING and not is_call and token.text.casefold() in folded
+        if is_name or is_column:
+            known.add(token.text)
+    return len({name.casefold() for name in known}) < len(known)
+
+
+def _list_names(schema: pa.Schema) -> Iterator[str]:
+    """Yield the names of all columns, and of the fields inside."""
+    waiting = list(schema)
+    while waiting:
+        field = waiting.pop()
+        yield field.name
+        waiting += [field.type.field(index) for index in range(field.type.num_fields)]
 
 
 # --- Run unsupported SQL as text on Spark, with DataFrames of whole tables in place of their names --------------------

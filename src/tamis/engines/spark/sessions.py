@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+from urllib.parse import unquote
 
+from tamis import errors
 from tamis.errors import (
+    CorruptFile,
     EngineError,
     InvalidArgument,
     MissingDependency,
@@ -17,7 +20,10 @@ from tamis.errors import (
     UnsupportedFeature,
     add_article,
     make_missing_package_error,
+    suggest_arguments,
+    to_one_line,
 )
+from tamis.formats.source import TableSource
 
 MIN_PYSPARK_VERSION = (4, 1)
 
@@ -59,6 +65,11 @@ def is_stopped(spark: Any) -> bool:
         return bool(spark.is_stopped)
     # Classic sessions have no API for this; `SparkContext.stop` sets `_jsc` to None.
     return getattr(spark.sparkContext, "_jsc", spark) is None
+
+
+def is_case_sensitive(spark: Any) -> bool:
+    """Return whether names of columns and tables that differ only by case are different in a session."""
+    return str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
 
 
 def is_connect(spark: object) -> bool:
@@ -111,8 +122,10 @@ def hide_size(spark: Any, frame: Any) -> Any:
     return frame.unionAll(nothing)
 
 
-def may_broadcast(spark: Any, size: int) -> bool:
-    """Return whether rows of this size may be broadcast, by the session's setting."""
+def may_broadcast(spark: Any, size: int | None) -> bool:
+    """Return whether rows of this size may be broadcast, by the session's setting. None is an unknown size."""
+    if size is None:
+        return False
     threshold = str(spark.conf.get(BROADCAST_THRESHOLD, "10MB"))
     digits = re.fullmatch(r"(-?\d+)\s*([kmgt]?)b?", threshold.strip().lower())
     # A setting in another unit than these is rare: then the size is hidden, which is always safe.
@@ -126,6 +139,11 @@ _NO_MODULE = re.compile(r"No module named '?([\w.]+)'?")
 _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)): (.*)$", re.MULTILINE)
 _WORKER_DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure|worker died|SIGKILL|exit code 137")
 _STOPPED = re.compile(r"stopped SparkContext|SparkContext (?:was|has been) (?:shut down|stopped)")
+_TAMIS_ERROR = re.compile(r"^(?:\s*|.*?:\s)?tamis\.errors\.(\w+): (.*)$", re.MULTILINE)
+_UNREADABLE = re.compile(
+    r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (.*?)\.(?: |$)", re.MULTILINE
+)
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.*)$", re.MULTILINE)
 _GONE = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.?(?: SQLSTATE.*)?$", re.MULTILINE)
 
 STOPPED = "the Spark session was stopped: create a new one, and pass that to Tamis"
@@ -168,6 +186,16 @@ def translate_error(text: str, title: str) -> TamisError:
     """
     if _STOPPED.search(text):
         return EngineError(STOPPED)
+    own = _TAMIS_ERROR.findall(text)
+    if own:
+        # A worker raised it. It has no line breaks.
+        kind = getattr(errors, own[-1][0], EngineError)
+        found: TamisError = kind.__new__(kind, own[-1][1])
+        Exception.__init__(found, own[-1][1])
+        return found
+    unreadable = _UNREADABLE.search(text)
+    if unreadable is not None:
+        return _make_file_error(unreadable[2], _CAUSE.findall(text), is_gone=unreadable[1] == "FILE_NOT_EXIST")
     gone = _GONE.search(text)
     if gone is not None:
         return MissingFile(f"the file '{gone[1]}' is gone")
@@ -196,6 +224,87 @@ def translate_error(text: str, title: str) -> TamisError:
     lines = (line.strip(" :\t") for line in text.splitlines() if not line.startswith("An error occurred while calling"))
     first = next(filter(None, lines), "Spark gave no reason")
     return EngineError(f"the Spark job '{title}' failed: {_truncate(first)}")
+
+
+def _make_file_error(location: str, causes: Sequence[str], *, is_gone: bool) -> TamisError:
+    """Return the error for a file that Spark's own reader cannot read."""
+    state = _find_state(location)
+    if is_gone:
+        return make_missing_file_error(f"the file '{location}' is gone", state)
+    reason = next((cause.strip() for cause in reversed(causes) if cause.strip()), "it is damaged")
+    table = "" if state is None else f"{state}: "
+    return CorruptFile(
+        f"{table}cannot read '{location}': {_truncate(reason)}. Restore the file, or open a version of the table "
+        "without it"
+    )
+
+
+def make_missing_file_error(message: str, state: str | None) -> MissingFile:
+    """Return an error that names the table at a version that needs a file, and says what to do."""
+    if state is None or not state.startswith(_VERSION):
+        return MissingFile(f"{message}. Open the table again, which lists its files as they are now")
+    return MissingFile(
+        f"{message}, and {state} needs it. If it was vacuumed, open a newer version; if this is the newest, restore "
+        "the file"
+    )
+
+
+# --- Which table a file is of -----------------------------------------------------------------------------------------
+#
+# Spark names the file that it cannot read. Tables are those that this process planned to read, by their locations.
+
+_MAX_STATES = 1000
+_STATES: dict[str, str | None] = {}
+"""The table at a version by its location; without the version if several were read. The last used ones are last."""
+
+
+_VERSION = "version "
+
+
+def describe_state(source: TableSource) -> str:
+    """Return a table at its version, as messages name it."""
+    return source.name if source.version is None else f"{_VERSION}{source.version} of {source.name}"
+
+
+def name_table_at_version(source: TableSource) -> str:
+    """Return the name of a table with its version, for names of jobs and of steps in plans."""
+    return source.name if source.version is None else f"{source.name}@{source.version}"
+
+
+def remember_state(source: TableSource) -> None:
+    """Remember a table that Spark will read, so that errors of its files can name it."""
+    location, state = _strip_scheme(source.storage.uri), describe_state(source)
+    before = _STATES.pop(location, state)
+    _STATES[location] = state if before == state else source.name
+    while len(_STATES) > _MAX_STATES:
+        _STATES.pop(next(iter(_STATES)), None)
+
+
+def _find_state(location: str) -> str | None:
+    path = _strip_scheme(location)
+    found = [each for each in list(_STATES) if path == each or path.startswith(f"{each}/")]
+    return _STATES.get(max(found, key=len)) if found else None
+
+
+def _strip_scheme(location: str) -> str:
+    """Return a location as Spark and Tamis both have it.
+
+    >>> _strip_scheme("file:/a%20b/c"), _strip_scheme("/a b/c"), _strip_scheme("s3a://b/t"), _strip_scheme("s3://b/t/")
+    ('a b/c', 'a b/c', 'b/t', 'b/t')
+    """
+    return unquote(re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*:/", "", location)).strip("/")
+
+
+@suggest_arguments("tamis.spark.explain_error")
+def explain_error(error: BaseException) -> str:
+    """Return one line that says what went wrong in an action of Spark: the table, its version, the file, what to do.
+
+    `error` is what the action of a DataFrame raised, or the exception of a streaming query.
+    """
+    if isinstance(error, TamisError):
+        return to_one_line(error)
+    found = translate_error(str(error), "read rows")
+    return f"{type(found).__name__}: {to_one_line(found)}"
 
 
 def _truncate(text: str) -> str:

@@ -8,23 +8,29 @@ too: otherwise Spark would report a failed task, retry it, and wrap the error in
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tamis import errors
-from tamis.engines.spark.sessions import hide_size, may_broadcast
+from tamis.engines.spark.sessions import describe_state, hide_size, make_missing_file_error, may_broadcast
 from tamis.engines.spark.spark_types import convert_rows, to_row_schema, to_spark_schema
-from tamis.errors import TamisError
+from tamis.errors import CorruptFile, MissingFile, TamisError, to_one_line
 from tamis.formats.jobs import Arguments, Item, find_function, read_table
+from tamis.formats.source import PARQUET, TableSource
 from tamis.io.counters import IoCounts
+from tamis.parquet.footer.chunks import BIT_PACKED, PLAIN, RLE
+from tamis.parquet.reading.parquet_file import ParquetFile
 from tamis.scan.planning.task_data import reader_from_json, reader_to_json, tasks_from_table, tasks_to_table
 from tamis.scan.planning.tasks import ScanTask, group_tasks
 from tamis.scan.reading.pipeline import run_tasks
-from tamis.scan.reading.task_reader import TaskReader
+from tamis.scan.reading.task_reader import ReadSchema, TaskReader
 
 BATCH, ERROR, DONE = "batch", "error", "done"
 
@@ -167,12 +173,32 @@ def read_batches(arguments: str, batches: Iterator[pa.RecordBatch]) -> Iterator[
             yield from read_packed(arguments, given)
 
 
-def read_packed(arguments: str, given: bytes) -> Iterator[pa.RecordBatch]:
+def read_packed(text: str, given: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the rows of serialised tasks, in the schema that Spark expects."""
-    reader = reader_from_json(Arguments(arguments))
-    schema = to_row_schema(reader.output_schema)
-    for found in read_tasks(reader, tasks_from_table(read_table(given))):
-        yield convert_rows(found, schema)
+    arguments = Arguments(text)
+    with raise_in_one_line(arguments["state"]):
+        reader = reader_from_json(arguments)
+        schema = to_row_schema(reader.output_schema)
+        for found in read_tasks(reader, tasks_from_table(read_table(given))):
+            yield convert_rows(found, schema)
+
+
+@contextmanager
+def raise_in_one_line(state: str | None = None) -> Iterator[None]:
+    """Let Spark show errors without the traceback, those of files with the table at its version."""
+    try:
+        yield
+    except TamisError as error:
+        main = getattr(sys.modules["__main__"], "__spec__", None)
+        if main is not None and main.name.startswith("pyspark."):
+            # What `spark.sql.execution.pyspark.udf.hideTraceback.enabled` sets. Workers end with an error, so that no
+            # function of the user runs with it.
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        if state is not None and isinstance(error, MissingFile):
+            raise make_missing_file_error(to_one_line(error), state) from None
+        if state is not None and isinstance(error, CorruptFile):
+            raise CorruptFile(f"{state}: {to_one_line(error)}") from None
+        raise
 
 
 def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
@@ -186,37 +212,81 @@ def read_tasks(reader: TaskReader, tasks: Sequence[ScanTask]) -> Iterator[pa.Rec
     yield from run_tasks(groups, reader.read, reader.estimate_bytes)
 
 
-def build_arrow_frame(spark: Any, reader: TaskReader, tasks: Sequence[ScanTask], title: str) -> Any:
+def build_arrow_frame(
+    spark: Any, source: TableSource, reader: TaskReader, tasks: Sequence[ScanTask], title: str
+) -> Any:
     """Return a lazy DataFrame of the filtered rows of tasks."""
     groups = serialize_task_groups(reader, tasks)
     given = pa.table([pa.array(range(len(groups)), pa.int32()), pa.array(groups, pa.binary())], schema=INPUT)
     # Spark shows the name in its plan.
-    runner = make_worker_function(__name__, read_batches.__name__, serialize_reader(reader), re.sub(r"\W+", "_", title))
+    name = re.sub(r"\W+", "_", title)
+    runner = make_worker_function(__name__, read_batches.__name__, serialize_reader(reader, source), name)
     frame = (
         spark.createDataFrame(given, to_spark_schema(INPUT))
         .repartitionById(max(1, len(groups)), "task")
         .mapInArrow(runner, to_spark_schema(to_row_schema(reader.output_schema)))
     )
-    return frame if may_broadcast(spark, _estimate_size(tasks, reader.output_schema)) else hide_size(spark, frame)
+    return frame if may_broadcast(spark, bound_size(reader, tasks)) else hide_size(spark, frame)
 
 
-COMPRESSION = 4
-"""Rows take about this many times the space of their compressed pages."""
+# --- The size of the rows of tasks ------------------------------------------------------------------------------------
+#
+# Spark believes the size of a frame, and broadcasts small ones, which fails or is slow if the rows are large. So it is
+# a bound, from the footers: 300,000 rows of one text of 3,000 characters are 600 kB in a file, and 900 MB in memory.
+#
+# | a column chunk                                          | its rows take at most                           |
+# |---------------------------------------------------------|-------------------------------------------------|
+# | of a type of fixed width                                | the width of each value                         |
+# | of byte arrays whose total length the writer states     | that                                            |
+# | of others with plain values alone                       | the uncompressed chunk                          |
+# | of others (dictionaries, prefixes of the value before)  | the uncompressed chunk for each row             |
 
-TEXT_BYTES = 20
-"""Spark's own estimate of a text."""
+MAX_BOUNDED_TASKS = 64
+"""More row groups have an unknown size: their footers would have to be read again."""
+
+SMALLEST_WIDTH = 8
+"""The bytes of a value in Spark's rows, at least."""
+
+_LONGEST_VALUES = {"INT96": 12, "BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
+_PLAIN_ENCODINGS = frozenset((PLAIN, RLE, BIT_PACKED))
 
 
-def _estimate_size(tasks: Sequence[ScanTask], schema: pa.Schema) -> int:
-    """Return about how much memory the rows of tasks take: rather too much, as filters are not considered."""
-    widths = [max(1, each.type.bit_width // 8) if pa.types.is_primitive(each.type) else TEXT_BYTES for each in schema]
-    by_rows = sum(task.row_count for task in tasks) * sum(widths)
-    return max(by_rows, COMPRESSION * sum(task.bytes for task in tasks))
+def bound_size(reader: TaskReader, tasks: Sequence[ScanTask]) -> int | None:
+    """Return how many bytes the rows of tasks take at most, not counting the filter; None if that is unknown."""
+    if len(tasks) > MAX_BOUNDED_TASKS or any(task.file_format != PARQUET for task in tasks):
+        return None
+    reading = ReadSchema(reader.schema, reader.projection, reader.partition_columns, None)
+    return sum(_bound_task(reader, reading, task) for task in tasks)
 
 
-def serialize_reader(reader: TaskReader) -> str:
+def _bound_task(reader: TaskReader, reading: ReadSchema, task: ScanTask) -> int:
+    source = ParquetFile.load(reader.storage, task.path, task.size, task.modified_ns, reader.names)
+    total = sum(_bound_chunk(source, task, leaf) for leaf in reading.find_leaves(source.footer.schema))
+    total += task.row_count * SMALLEST_WIDTH * len(reader.output_schema)
+    constants = (value.as_py() for value in task.constants.values())
+    return total + task.row_count * sum(len(value) for value in constants if isinstance(value, str | bytes))
+
+
+def _bound_chunk(source: ParquetFile, task: ScanTask, leaf: int) -> int:
+    chunk = source.chunk(task.row_group, leaf)
+    column = source.footer.metadata.schema.column(leaf)
+    width = _LONGEST_VALUES.get(column.physical_type)
+    if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        width = column.length
+    if width is not None:
+        return chunk.num_values * max(width, SMALLEST_WIDTH)
+    if chunk.text_bytes is not None:
+        return chunk.text_bytes + chunk.num_values * SMALLEST_WIDTH
+    if chunk.dictionary_page_offset is None and _PLAIN_ENCODINGS.issuperset(chunk.encodings):
+        return chunk.total_uncompressed_size + chunk.num_values * SMALLEST_WIDTH
+    # Each value is made of bytes in the chunk, and repeats no byte.
+    values = min(chunk.num_values, task.row_count) if column.max_repetition_level == 0 else chunk.num_values
+    return chunk.total_uncompressed_size * values
+
+
+def serialize_reader(reader: TaskReader, source: TableSource) -> str:
     """Return the settings of a reader as JSON, for `read_packed`."""
-    return json.dumps(reader_to_json(reader), allow_nan=False)
+    return json.dumps({**reader_to_json(reader), "state": describe_state(source)}, allow_nan=False)
 
 
 def serialize_task_groups(reader: TaskReader, tasks: Iterable[ScanTask]) -> list[bytes]:

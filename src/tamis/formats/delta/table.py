@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
-from tamis.errors import InvalidArgument, format_count
+from tamis.errors import InvalidArgument, VersionNotFound, format_count
 from tamis.expr.builder import split_name
 from tamis.expr.nodes import Column
 from tamis.formats.constants import name_partition
@@ -272,7 +272,16 @@ class DeltaTable:
     def history(self, limit: int | None = None) -> pa.Table:
         return self.snapshot.history(limit)
 
+    @property
+    def table_id(self) -> str | None:
+        return self.snapshot.metadata.id
+
     def list_versions_after(self, version: int | None) -> Sequence[int]:
+        if version is not None and version > self.version:
+            raise VersionNotFound(
+                f"{self.name} has no version {version}: its newest is {self.version}, so it was replaced or rolled "
+                "back. Start again, at a version that exists"
+            )
         return range(0 if version is None else version + 1, self.version + 1)
 
     def read_commit(self, version: int) -> Commit:

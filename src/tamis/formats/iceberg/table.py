@@ -279,6 +279,10 @@ class IcebergTable:
     def history(self, limit: int | None = None) -> pa.Table:
         return read_history(self.metadata, self.version, limit)
 
+    @property
+    def table_id(self) -> str | None:
+        return str(self.metadata.table.table_uuid)
+
     def list_versions_after(self, version: int | None) -> Sequence[int]:
         found: list[int] = self.history()["snapshot_id"].to_pylist()
         if version is not None and version not in found:
