@@ -80,7 +80,7 @@ class TamisDataSource(DataSource):  # type: ignore[misc]  # mypy does not look i
         options = SourceOptions.of(self.options)
         return PushdownReader(options, schema) if options.pushdown else PlainReader(options, schema)
 
-    @raise_in_one_line()
+    # Its errors have a traceback: PySpark shows another error, and this one only as the cause.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         return StreamReader(SourceOptions.of(self.options), schema)
 
