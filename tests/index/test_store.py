@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import replace
@@ -12,10 +13,11 @@ import fsspec
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
+import xxhash
 
 import tamis
 from builders.hive.indexed import get_index_folder, list_data_files, write_files
-from tamis.errors import InvalidArgument
+from tamis.errors import CorruptFile, InvalidArgument
 from tamis.index import operations
 from tamis.index.spec import IndexedColumn, IndexSpec
 from tamis.index.store import Current, IndexStore
@@ -99,3 +101,15 @@ def test_old_leftovers_of_others_go_and_young_ones_stay(tmp_path: Path) -> None:
     left = {path.name for path in get_index_folder(root).iterdir()}
     assert young.name in left
     assert not {old.name, aside.name} & left
+
+
+@pytest.mark.parametrize("sample", ["{}", "[]", "0", "false", '""'])
+def test_X8_an_index_with_an_invalid_sample_is_damaged(tmp_path: Path, sample: str) -> None:
+    write_files(tmp_path / "t", range(2))
+    tamis.index.build(tmp_path / "t")
+    path = get_index_folder(tmp_path / "t") / "current.json"
+    content = json.loads(path.read_bytes()) | {"sample": json.loads(sample)}
+    del content["checksum"]
+    checksum = xxhash.xxh64_hexdigest(json.dumps(content, sort_keys=True).encode())
+    with pytest.raises(CorruptFile, match="is damaged"):
+        Current.from_bytes(json.dumps(content | {"checksum": checksum}).encode(), "")

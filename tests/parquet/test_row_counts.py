@@ -196,3 +196,9 @@ def test_P11_values_are_counted_as_their_headers_say(tmp_path: Path) -> None:
             assert count_values(pages[:-1]) is None
             assert count_values(pages + b"\x01") is None
     assert count_values(b"") == 0
+
+
+def test_X1_a_number_of_any_length_is_counted() -> None:
+    huge = b"\x80" * 12 + b"\x01"
+    header = b"\x15\x00\x15\x02\x15\x00\x2c\x15" + huge + b"\x15\x00\x15\x06\x15\x06\x00\x00"
+    assert count_values(header) == 1 << 83

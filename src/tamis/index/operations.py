@@ -275,7 +275,7 @@ class _Build:
         most = source.storage.tuning.max_files_per_index_item
         slices = list(_split_files(files, most, reads_values=bool(subject.spec.columns_with_values)))
         # Without values, only the footers are read.
-        largest = MAX_BYTES_PER_ITEM if subject.spec.columns_with_values else FOOTER_BYTES
+        largest = pa.scalar(None if subject.spec.columns_with_values else FOOTER_BYTES, pa.int64())
         read = [pc.sum(pc.min_element_wise(each["size"], largest)).as_py() or 0 for each in slices]
         items = [Item.from_table(each.combine_chunks(), size) for each, size in zip(slices, read, strict=True)]
         total_bytes = pc.sum(files["size"]).as_py() or 0

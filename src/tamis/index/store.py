@@ -419,7 +419,11 @@ class Current:
                 content["files"],
                 content["rows"],
                 content["bytes"],
-                sample and Sample(schema=schema_from_text(sample.pop("schema")), file=FileEntry(**sample)),
+                None
+                if sample is None
+                else Sample(
+                    FileEntry(sample["path"], sample["size"], sample["modified_ns"]), schema_from_text(sample["schema"])
+                ),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException, OSError) as error:
             raise CorruptFile(f"the index at '{location}' is damaged ({to_one_line(error)}): build it again") from error

@@ -50,7 +50,6 @@ from tamis.parquet.footer.thrift import (
     get_required,
     make_struct_kind,
     read_struct,
-    read_varint,
 )
 
 # --- Page header ----------------------------------------------------------------------------------------------------
@@ -131,8 +130,8 @@ def count_values(pages: bytes) -> int | None:
     while position < end:
         usual = _USUAL_DATA_PAGE.match(pages, position)
         if usual is not None:
-            values += read_varint(usual[2], 0)[0] >> 1
-            position = usual.end() + (read_varint(usual[1], 0)[0] >> 1)
+            values += _decode_varint(usual[2]) >> 1
+            position = usual.end() + (_decode_varint(usual[1]) >> 1)
             continue
         try:
             header = decode_page_header(pages, "a chunk", position)
@@ -141,6 +140,15 @@ def count_values(pages: bytes) -> int | None:
         values += header.num_values if header.is_data else 0
         position += header.page_length
     return values if position == end else None
+
+
+def _decode_varint(number: bytes) -> int:
+    """Decode a number of any length: one of more than 64 bits does not fit the rows, which is another error."""
+    value = shift = 0
+    for byte in number:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return value
 
 
 def encode_plain_page_header(page: PageHeader) -> bytes:
