@@ -102,7 +102,10 @@ def test_expressions_have_their_counterpart(expression: pl.Expr, text: str) -> N
         (a.round(2) == 1, "function 'Round"),
         (a % pl.col("b") > 1, "% of two columns"),
         (pl.col("d").dt.iso_year() == 2020, "function 'TemporalExpr.IsoYear'"),
-        ((a < float("inf")) & (a > float("-inf")), "both NaN and infinity, which its JSON does not tell apart"),
+        (
+            (a < float("inf")) & (a > float("-inf")),
+            "several of NaN, infinity and -infinity, which its JSON does not tell",
+        ),
         (a.sum() > 3, "node 'Agg'"),
         (a.shift() > 3, "function 'Shift'"),
         (a.fill_null(strategy="forward") > 3, "function 'FillNullWithStrategy.Forward'"),
@@ -364,3 +367,26 @@ def test_parts_of_instants_in_a_local_zone_are_refused(tmp_path: Path) -> None:
     for expression in (pl.col("p").dt.hour() == 0, pc.hour(pc.field("p")) == 0):
         with pytest.raises(ExpressionError, match="has hour of"):
             tamis.open(tmp_path / "f.parquet").scan(expression).to_arrow()
+
+
+def test_T5_nanoseconds_are_not_rounded(tmp_path: Path) -> None:
+    rows = pa.table({"t": pa.array([-1, 0, 86_399_999_999_999, 4_000_000_000], pa.timestamp("ns"))})
+    pq.write_table(rows, tmp_path / "f.parquet")
+    table, frame = tamis.open(tmp_path / "f.parquet"), pl.from_arrow(rows)
+    t = pl.col("t")
+    for exact in (t.dt.hour() > 3, t.dt.year() == 1969, pc.hour(pc.field("t")) > 3, pc.year(pc.field("t")) == 1969):
+        expected = frame.filter(exact) if isinstance(exact, pl.Expr) else pl.from_arrow(rows.filter(exact))
+        assert table.scan(exact).to_arrow().num_rows == len(expected)
+    rounded = (
+        t.dt.second() > 3, t.dt.quarter() == 1, t.dt.ordinal_day() == 1,
+        t.cast(pl.Datetime("us")) < datetime(1970, 1, 1),
+        t.cast(pl.Date) == date(1969, 12, 31), pc.second(pc.field("t")) > 3, pc.day_of_year(pc.field("t")) == 1,
+    )  # fmt: skip
+    for expression in rounded:
+        with pytest.raises(ExpressionError, match="which SQL computes otherwise"):
+            table.scan(expression).to_arrow()
+
+
+def test_infinity_beside_a_typed_null_is_translated() -> None:
+    expression = (a == float("inf")) & (pl.col("b") == pl.lit(None, dtype=pl.Float64))
+    assert show(expression) == "a = CAST('Infinity' AS DOUBLE) AND b = NULL"

@@ -144,6 +144,7 @@ GROUPS = [
         [(0, "abc", 1), (1, "def", 1), (0, None, 1), (1, None, 1)],
     ),
     ("SELECT x, count(*) FROM t GROUP BY ROLLUP (1)", [(0, 1), (1, 1), (None, 2)]),
+    ("SELECT x, (SELECT * FROM VALUES (7)), count(*) FROM t GROUP BY 1", [(0, 7, 1), (1, 7, 1)]),
     (
         "SELECT a + b, b, sum(c) FROM VALUES (1, 1, 1), (2, 2, 2) AS t(a, b, c) "
         "GROUP BY GROUPING SETS ((a + b), (b + a), (b))",

@@ -156,7 +156,9 @@ def _bind_calendar_part(call: Call, bind_call: Callable[[Call], Expr]) -> Expr:
     row = find_spark_function(call.function)
     assert row is not None
     is_of_date = data_type is not None and pa.types.is_date(data_type) and "day" not in (row.larger_parts or ())
-    if not is_of_date and not _is_timestamp_in_utc(data_type):
+    # Engines round nanoseconds to microseconds; the kernels of the language do not.
+    is_rounded = call.function not in FUNCTIONS and _has_nanoseconds(data_type)
+    if not is_of_date and (is_rounded or not _is_timestamp_in_utc(data_type)):
         raise _make_type_error(call)
     bound = bind_call(call)
     return bound if type_of(bound) is not None else Call("cast", (bound, _BIGINT))
@@ -167,6 +169,10 @@ def _is_timestamp_in_utc(data_type: pa.DataType | None) -> bool:
     if data_type is None or not pa.types.is_timestamp(data_type):
         return False
     return data_type.tz in (None, "UTC", "Etc/UTC", "+00:00")
+
+
+def _has_nanoseconds(data_type: pa.DataType | None) -> bool:
+    return data_type is not None and bool(pa.types.is_timestamp(data_type)) and data_type.unit == "ns"
 
 
 _BIGINT = Literal("bigint", types.STRING)
@@ -386,7 +392,8 @@ def _is_cast_alike(source: pa.DataType | None, target: pa.DataType) -> bool:
     if source is None:
         return False
     if pa.types.is_date(target) or pa.types.is_timestamp(target):
-        return bool(pa.types.is_date(source)) or _is_timestamp_in_utc(source)
+        is_cut = _has_nanoseconds(source) and source != target
+        return bool(pa.types.is_date(source)) or (_is_timestamp_in_utc(source) and not is_cut)
     is_whole = pa.types.is_integer(source) or pa.types.is_boolean(source)
     if pa.types.is_integer(target) or pa.types.is_floating(target):
         return bool(is_whole or pa.types.is_floating(source))

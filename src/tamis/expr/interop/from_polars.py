@@ -47,8 +47,7 @@ def from_polars(expression: Any) -> Unbound:
     every number in both. There are exceptions, in which the semantics of Tamis apply:
 
     - integers are computed in 64 bits and do not wrap around;
-    - integers are compared with floats exactly.
-
+    - integers are compared with floats exactly;
     - dates before the year -262143 or after 262142 have calendar parts.
 
     Not translated, because the meaning would differ: sums of columns, whose types are unknown here; a division by
@@ -69,8 +68,8 @@ def from_polars(expression: Any) -> Unbound:
     values = {str(value): value for value in _find_numbers_that_are_not_finite(expression)}
     if len(values) != 1:
         raise ExpressionError(
-            "a Polars expression has both NaN and infinity, which its JSON does not tell apart: use is_nan() or "
-            f"is_infinite(), or {ADVICE}"
+            "a Polars expression has several of NaN, infinity and -infinity, which its JSON does not tell apart: use "
+            f"is_nan() or is_infinite(), or {ADVICE}"
         )
     (value,) = values.values()
     return translate_tree(_parse_json(text), partial(_translate, not_finite=value))
@@ -89,8 +88,9 @@ def _find_numbers_that_are_not_finite(expression: Any) -> Iterator[float]:
         opened.extend(inner)
         if not inner and node.meta.is_literal():
             values = polars.select(node).to_series()
-            if values.dtype.is_float() and len(values) == 1 and not math.isfinite(values.item()):
-                yield values.item()
+            value = values.item() if values.dtype.is_float() and len(values) == 1 else None
+            if value is not None and not math.isfinite(value):
+                yield value
 
 
 def _parse_json(text: str) -> Any:
@@ -302,7 +302,8 @@ def _translate_scalar(kind: object, content: Any, not_finite: float | None) -> L
 
 def _translate_float(kind: str, number: object, not_finite: float | None) -> Literal:
     value = not_finite if number is None else number
-    assert isinstance(value, int | float)
+    if not isinstance(value, int | float):
+        raise _POLARS.make_unsupported_error(f"literal {value!r} of type {kind!r}")
     if kind == "Float32":
         return Literal(float(np.float32(value)), pa.float32())
     return literal(float(value))

@@ -186,6 +186,11 @@ def has_aggregate(tree: exp.Expr) -> bool:
     return False
 
 
+def _is_star(item: exp.Expr) -> bool:
+    """Return whether an item is `*` or `t.*`. Of sqlglot's `is_star`, a subquery of all columns is one too."""
+    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+
+
 def parse_position(tree: exp.Expr) -> int | None:
     """Return the column position that a bare number in ORDER BY or GROUP BY means; None for other expressions."""
     is_position = isinstance(tree, exp.Literal) and not tree.is_string and tree.name.isdecimal()
@@ -196,7 +201,7 @@ def check_positions(select: exp.Select) -> None:
     """Raise if a position in ORDER BY or GROUP BY does not refer to a column."""
     items = select.expressions
     order, group = select.args.get("order"), select.args.get("group")
-    has_star = any(each.is_star for each in items)
+    has_star = any(map(_is_star, items))
     if group is not None and has_star and any(parse_position(each) for each in group.expressions):
         raise make_unsupported_syntax_error(
             group, "a position in GROUP BY cannot be combined with a *", "Name the columns"
@@ -230,7 +235,7 @@ def normalise_groups(select: exp.Select) -> None:
 
 def _expand_group_by_all(select: exp.Select, group: exp.Group) -> None:
     """Replace GROUP BY ALL by the positions of the columns without aggregate functions."""
-    if any(each.is_star or isinstance(each, exp.Aliases) for each in select.expressions):
+    if any(_is_star(each) or isinstance(each, exp.Aliases) for each in select.expressions):
         return
     positions = [index + 1 for index, each in enumerate(select.expressions) if not has_aggregate(each)]
     numbers = [exp.Literal.number(position) for position in positions]
@@ -288,7 +293,7 @@ class _GroupingSets:
         position = parse_position(tree)
         if position is not None:
             items = self._select.expressions
-            if not 0 < position <= len(items) or any(each.is_star for each in items[:position]):
+            if not 0 < position <= len(items) or any(map(_is_star, items[:position])):
                 raise make_unsupported_syntax_error(
                     tree, f"GROUP BY {position} is not a column position: the SELECT has {len(items)} columns"
                 )

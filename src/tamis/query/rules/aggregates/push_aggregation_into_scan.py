@@ -162,8 +162,11 @@ def combine_finer_groups(
     `parts` has the outputs of the node with the values of calls, by their names. Other calls are made as they are.
     `functions` has the functions that combine these values; the default is that of `can_combine`.
     """
-    chosen = functions or {call.name: _find_combining_function(call) or call.function for call in calls}
-    combined = [_combine(call, parts[call.name], chosen[call.name]) if call.name in parts else call for call in calls]
+    if functions is None:
+        functions = {call.name: name for call in calls if (name := _find_combining_function(call)) is not None}
+    combined = [
+        _combine(call, parts[call.name], functions[call.name]) if call.name in parts else call for call in calls
+    ]
     groups = Aggregate(source, tuple(keys), tuple(combined))
     counts = {call.name for call in calls if call.function == "count" and call.name in parts}
     if not counts:
