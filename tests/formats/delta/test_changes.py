@@ -216,6 +216,27 @@ def test_an_invalid_range_is_an_error(tmp_path: Path, changes: Any) -> None:
         tamis.open(tmp_path, changes=changes)
 
 
+@pytest.mark.parametrize("kind", ["upsert", "", None])
+def test_a_change_of_an_unknown_kind_is_an_error_and_not_a_lost_row(tmp_path: Path, kind: str | None) -> None:
+    write_deltalake(tmp_path, pa.table({"id": [1, 2]}), configuration=ENABLED)
+    DeltaTable(tmp_path).update(predicate="id = 1", updates={"id": "5"})
+    [path] = (tmp_path / "_change_data").glob("*.parquet")
+    rows = pq.read_table(path)
+    position = rows.column_names.index("_change_type")
+    kinds = pa.array([kind, *rows["_change_type"].to_pylist()[1:]], pa.string())
+    pq.write_table(rows.set_column(position, "_change_type", kinds), path)
+    log = tmp_path / "_delta_log" / f"{1:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for each in actions:
+        if "cdc" in each:
+            each["cdc"]["size"] = path.stat().st_size
+    log.write_text("".join(f"{json.dumps(each)}\n" for each in actions))
+    changes = tamis.open(tmp_path, changes=(1, 1))
+    for where in (None, "_change_type = 'update_postimage'", "id = 5"):
+        with pytest.raises(tamis.errors.CorruptFile, match=f"has a change of the kind {kind!r}, expected insert"):
+            changes.scan(where).to_arrow()
+
+
 def test_a_range_and_a_version_are_not_given_together(tmp_path: Path) -> None:
     write_history(tmp_path, 1, partitioned=False)
     with pytest.raises(tamis.errors.InvalidArgument, match="without version="):

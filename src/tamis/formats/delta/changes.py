@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tamis import types
-from tamis.errors import InvalidArgument, UnsupportedFeature
+from tamis.errors import CorruptFile, InvalidArgument, UnsupportedFeature
 from tamis.formats.constants import add_partitions, read_partitions
 from tamis.formats.delta.log.actions import decode_changes
 from tamis.formats.delta.log.commits import ActionLines
@@ -186,7 +186,7 @@ class DeltaChanges:
                 changed = found[index] - others.get(index, BitMap64())
                 found[index] = BitMap64(range(footer.metadata.num_rows)) - changed
             elif kind is not None:
-                is_other = pc.fill_null(pc.not_equal(kinds(listed[index]["path"], listed[index]["size"]), kind), True)
+                is_other = pc.not_equal(kinds(listed[index]["path"], listed[index]["size"]), kind)
                 found[index] = BitMap64(np.flatnonzero(np.asarray(is_other)).astype(np.uint64))
         return found
 
@@ -226,8 +226,16 @@ class DeltaChanges:
 def _read_kinds(storage: Storage, path: str, size: int) -> pa.ChunkedArray:
     """Return the kind of change of each row of a file with recorded changes."""
     schema = pa.schema([CHANGE_COLUMNS.field(CHANGE_TYPE)])
-    batches = DataFile(storage, path, size, PARQUET).read(schema, None, must_have_all=True)
-    return pa.Table.from_batches(batches, schema)[CHANGE_TYPE]
+    file = DataFile(storage, path, size, PARQUET)
+    found = pa.Table.from_batches(file.read(schema, None, must_have_all=True), schema)[CHANGE_TYPE]
+    for kind in pc.unique(found).to_pylist():
+        # Its rows would be in none of the listings of the file.
+        if kind not in KINDS:
+            raise CorruptFile(
+                f"'{file.location}' has a change of the kind {kind!r}, expected {', '.join(KINDS)}: read versions "
+                "without it, or write the file again"
+            )
+    return found
 
 
 def _check_enabled(snapshot: Snapshot, first: int, lines: ActionLines) -> None:

@@ -139,7 +139,7 @@ def list_partition_files(
 def _list_others(
     storage: Storage, prefix: str, given: Mapping[str, str | None], filter: PartitionFilter | None
 ) -> tuple[pa.Table, pa.StringArray]:
-    """Return the files of the directories that begin with a prefix that is none itself; raise if it cannot be one."""
+    """Return the files of directories that begin with a prefix; raise if the prefix cannot begin one."""
     columns = HiveLayout.discover_below(DirectoryTree(storage), storage.root).partition_schema.names
     if list(given) != columns[: len(given)]:
         raise MissingFile(

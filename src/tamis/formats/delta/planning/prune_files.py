@@ -330,7 +330,7 @@ class PartPruner:
         return replace(self.make_empty(), metrics=metrics)
 
     def _list_skipped(self, part: FilePart, skipper: RowGroupSkipper) -> Iterator[PrunedFiles]:
-        """Yield the files in skipped row groups, none of which is selected."""
+        """Yield the files in skipped row groups, without a selected one."""
         asked = FileRequest(Predicate(TRUE), frozenset(), with_skipped=True)
         whole = PartPruner(self._metadata, Request.of(asked, self._metadata), self._threads)
         for batch, log in read_batches(
